@@ -12,8 +12,8 @@ import (
 	"talon/sdk/grasp"
 )
 
-// A round that panics is a round that failed: whoever waits for it goes on, and so do other jobs, and
-// the next round of the same one.
+// TestPanicInJob: a round that panics is a round that failed. Those who wait for it go on, and
+// so do other jobs and the next round of the same job.
 func TestPanicInJob(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	f := &Reconciler{log: log, metrics: newMetrics(), panics: contain.New(contain.Repos, log), ctx: context.Background()}

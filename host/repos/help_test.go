@@ -25,8 +25,8 @@ const domain = "relay.test"
 
 var alice, bob, carol, eve = testkit.NewSigner(1), testkit.NewSigner(2), testkit.NewSigner(3), testkit.NewSigner(4)
 
-// holdsRepos is a policy that knows no rules: it holds what may wait for git data, and
-// accepts the rest. What GRASP accepts is for the module of that name.
+// holdsRepos is a policy that knows no rules: it holds events that may wait for git data, and
+// accepts the rest. The module grasp has the real rules.
 type holdsRepos struct {
 	disk     *Disk
 	refusing atomic.Pointer[string] // why pushes are refused
@@ -160,8 +160,8 @@ func (w *world) start() {
 	}
 }
 
-// restart stops the service and starts it again. It returns when all that is held, and every
-// repository, was looked at: what does not happen then will not.
+// restart stops the service and starts it again. It returns after a job for each repository and
+// each held event. A change that a restart causes has happened by then.
 func (w *world) restart() {
 	w.t.Helper()
 	w.halt()

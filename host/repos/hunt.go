@@ -76,7 +76,8 @@ func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) err
 		if err != nil {
 			return fmt.Errorf("an event that is here does not parse: %w", err)
 		}
-		// Who sent it is not kept. After the time in which a push is expected, that does not matter.
+		// The store does not keep the sender. After the time in which a push is expected, that
+		// does not matter.
 		event, ok := Hunted(e, false)
 		if !ok {
 			return nil
@@ -208,8 +209,8 @@ func cloneURLs(list []maintainers.Announced, maintainers []grasp.PubKey) (urls [
 	return urls, strangers
 }
 
-// wantOfPull returns what a held pull request lacks. It names URLs itself, besides those of its
-// repository.
+// wantOfPull returns what a held pull request lacks. The request names URLs too. They come
+// before those of its repository.
 func wantOfPull(into *gitrepo.Repo, pr *grasp.PullRequest, urls []string, strangers map[string][]gitfetch.Namer) gitfetch.Want {
 	w := gitfetch.Want{Into: into, Objects: []string{pr.Commit}, URLs: slices.Concat(pr.Clone, urls), Strangers: maps.Clone(strangers)}
 	for _, u := range pr.Clone {
@@ -309,7 +310,7 @@ func (f *Reconciler) Arrived(ctx context.Context, identifier string, into gitfet
 	}
 	var others []<-chan struct{}
 	for _, a := range list {
-		// Who only waits gets a round with the release of a state that counts there.
+		// A held announcement gets a round with the release of a state that counts there.
 		if p := (location{Repo: a.Repo()}); p != first && !a.Held {
 			others = append(others, f.jobs.enqueue(p, task{}))
 		}

@@ -19,8 +19,8 @@ type task struct {
 	ids          map[host.ID]struct{} // pull requests, or refs that wait for one
 	removedPulls map[host.ID]struct{} // of them, those that were removed
 
-	// removed says that an event, or its end, took the announcement away: a
-	// repository without one is to go.
+	// removed says that an event, or its end, took the announcement away. A repository without
+	// an announcement goes.
 	removed bool
 
 	newObjects bool // objects have come
@@ -96,7 +96,7 @@ type jobs struct {
 	running sync.WaitGroup
 }
 
-// job is a place at work. What is added while it works makes another round.
+// job is a place at work. A task that is added while it works makes another round.
 type job struct {
 	next task
 	due  bool          // another round is asked for
@@ -331,7 +331,8 @@ func (f *Reconciler) fanOut(ctx context.Context, identifier string, t task) erro
 		return nil // none of them has a folder, and none has objects to make one for
 	}
 	for author := range t.authors {
-		// Whom the author counts as a maintainer too is found however many others name it.
+		// This finds each owner whom the author counts as a maintainer, however many others name
+		// the author.
 		list, err := maintainers.Below(ctx, f.cfg.Store, identifier, author)
 		if err != nil {
 			return err
@@ -366,7 +367,8 @@ func (f *Reconciler) fanOut(ctx context.Context, identifier string, t task) erro
 	return nil
 }
 
-// maxStrangers bounds the repositories that follow an author whom their owners name and
-// who does not name them, as long as nobody serves their announcements: naming a busy
-// maintainer a thousand times must not make each of that person's pushes a thousand.
+// maxStrangers bounds the repositories that follow an author whom their owners name, if the
+// author does not name these owners and nobody serves their announcements. Otherwise a thousand
+// announcements that name a busy maintainer would turn each of that person's pushes into a
+// thousand.
 const maxStrangers = 32

@@ -20,7 +20,7 @@ type placeholders struct {
 	rows map[placeholder]int64
 }
 
-// load reads what is in the store, beside what is known already.
+// load adds the rows of the store to those that are known already.
 func (ps *placeholders) load(ctx context.Context) error {
 	return ps.store.Placeholders(ctx, func(repo string, id host.ID, since int64) error {
 		ps.mu.Lock()
@@ -125,8 +125,8 @@ type placeholder struct {
 // dropAtOnce bounds how many rows go in one transaction: events wait for it.
 const dropAtOnce = 500
 
-// lookAgain is how long expirePlaceholders waits at most. What comes meanwhile has more
-// time than that, and jobs that failed are asked for again.
+// lookAgain is how long expirePlaceholders waits at most. The time of a ref that comes during
+// the wait is longer. Jobs that failed are asked for again.
 const lookAgain = time.Minute
 
 // expirePlaceholders asks for the jobs of those whose time is up, until ctx ends.

@@ -276,7 +276,7 @@ func (c *changes) unknown(ctx context.Context, id host.ID) error {
 	return nil
 }
 
-// apply moves the refs. What cannot be moved is not released.
+// apply moves the refs. If that fails, it withholds the release of their pull requests.
 func (c *changes) apply(ctx context.Context) error {
 	if len(c.updates) > 0 {
 		if err := c.applyUpdates(ctx, c.updates); err != nil {

@@ -282,11 +282,11 @@ func (w *run) removeUnused(ctx context.Context) error {
 	return w.repo.Remove(ctx)
 }
 
-// mayRelease reports whether a state releases the announcement of the place: a held
-// one whose data came to this repository does, and any other if it is the owner's own or
-// its author counts the owner as a maintainer too. Else whoever names a busy maintainer
-// in an announcement would have it served by that person's next push. That objects are
-// here says nothing where others announce the identifier: their repositories share them.
+// mayRelease reports whether a state releases the announcement of the place. A held one does if
+// its data came to this repository. Any other does if it is the owner's own, or if its author
+// counts the owner as a maintainer too. Otherwise an owner could name a busy maintainer in an
+// announcement, and that person's next push would have it served. Objects that are here prove
+// nothing if others announce the identifier: their repositories share them.
 func (w *run) mayRelease(ctx context.Context, state *grasp.Candidate, list []maintainers.Announced) (bool, error) {
 	if state.PubKey == w.location.PubKey || !state.Served && w.gotObjects() || slices.Contains(graph(list).Maintainers(state.PubKey), w.location.PubKey) {
 		return true, nil
@@ -323,9 +323,9 @@ func (w *run) removeOrphan(ctx context.Context) error {
 	return w.f.waiting.removeRepo(ctx, w.location.String())
 }
 
-// reconcileRefs brings heads, tags and HEAD in line with the newest state in effect, and
-// returns it, nil if there is none or its data is not here. Held states whose data is
-// here are to be released.
+// reconcileRefs brings heads, tags and HEAD in line with the newest state in effect, and returns
+// it. It returns nil if there is none or its data is not here. It marks held states whose data
+// is here for release.
 func (w *run) reconcileRefs(ctx context.Context, maintainers []grasp.PubKey, waits bool) (*grasp.Candidate, error) {
 	states, err := w.f.trackedStates(ctx, w.location.Identifier, maintainers)
 	if err != nil {
@@ -462,8 +462,8 @@ func (w *run) moveRefs(ctx context.Context, s *grasp.State, newer []*grasp.State
 	return w.repo.SetHEAD(ctx, al.Head)
 }
 
-// likelyHEAD is the branch that HEAD names if the state has neither what it says that
-// HEAD names nor what HEAD names now: a clone is to have something to check out.
+// likelyHEAD is the branch for HEAD if the state lacks both the branch that it names as HEAD and
+// the one that HEAD names now. With it, a clone checks something out.
 func likelyHEAD(s *grasp.State) string {
 	for _, branch := range []string{"refs/heads/main", "refs/heads/master"} {
 		if s.Object(branch) != "" {
@@ -499,7 +499,7 @@ func (w *run) removeStaleRefs(ctx context.Context, waiting []*grasp.State) error
 	return w.applyUpdates(ctx, al.Updates)
 }
 
-// applyUpdates changes refs, all or none: a state that git does not want takes no branch away.
+// applyUpdates changes all of the refs or none: a state that git rejects removes no branch.
 func (w *run) applyUpdates(ctx context.Context, list []grasp.Update) error {
 	updates := make([]host.RefUpdate, len(list))
 	for i, u := range list {

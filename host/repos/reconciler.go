@@ -1,21 +1,21 @@
-// Package repos reconciles the git repositories of a GRASP service with its events, and
-// its events with the git data that comes: it says which repository a path names, decides
-// on pushes, moves refs, and releases what waited.
+// Package repos reconciles the git repositories of a GRASP service with its events, and its
+// events with the git data that comes. It says which repository a path names, decides on pushes,
+// moves refs, and releases events that waited.
 //
-// All of that is one job for each repository, which compares what is stored, what
-// waits in purgatory and what git has, and does what is missing. A push that
-// landed, an event that was held, stored or removed, a start after a crash: all
-// that they do is ask for the job. So there is no order of steps that a crash could
-// leave half done, and no second way to do anything.
+// Each repository has one job for all of that. The job compares the stored events, the events in
+// purgatory and the git data, and does the missing steps. Many things ask for the job: a push
+// that landed, an event that was held, stored or removed, a start after a crash. None of them
+// does more than ask. So a crash cannot leave a sequence of steps half done, and each step has
+// one implementation.
 //
-// A repository is here for each announcement that a policy has held (GRASP-01), from
-// then until the announcement goes. It has a folder from its first git data on. Beside them are the repositories under /prs/,
-// which exist as long as they have a ref (GRASP-06).
+// A repository is here for each announcement that a policy has held (GRASP-01), from then until
+// the announcement goes. It has a folder from its first git data on. The repositories under
+// /prs/ exist as well, as long as they have a ref (GRASP-06).
 //
 // Invariants:
 //
 //  1. Refs land first, the commit that releases their events second. A job that runs
-//     again after a crash finds refs that are in line, and releases.
+//     again after a crash finds that the refs are right, and releases.
 //  2. A repository changes only under its lock, and a job holds no lock while it
 //     waits for a commit or for another repository.
 //  3. Heads and tags are those of the newest state in effect (grasp.Latest). It is stored, or
@@ -23,12 +23,12 @@
 //     rest are an exception. When the newest state is deleted or expires, refs follow the
 //     newest one that remains. If none remains, they stay.
 //  4. An announcement is released by a state of its own maintainers whose data is in
-//     its own repository, and never because somebody else's repository got data.
+//     its own repository. Data in another repository never releases it.
 //  5. A repository whose announcement waits for git data is empty, and has no folder. An
 //     authorised push, a hunt that found data, or shared objects of a state make the folder.
 //     A request for a repository waits for its jobs a moment.
-//  6. What is removed for good is what an event said: an announcement deleted, expired
-//     or never filled. A repository that no event explains is left alone.
+//  6. A job removes for good only what an event explains: an announcement deleted, expired
+//     or never filled. It leaves a repository alone if no event explains it.
 //
 // DESIGN.md in this folder tells the whole story.
 package repos
@@ -181,7 +181,7 @@ const finishTime = 10 * time.Second
 // Run reconciles everything once, and then does the timed work until ctx ends. It waits
 // for the jobs under way.
 func (f *Reconciler) Run(ctx context.Context) error {
-	// What is under way is finished: refs that moved have events to release.
+	// Jobs under way get finishTime to finish: refs that moved have events to release.
 	defer func() {
 		defer time.AfterFunc(finishTime, f.stop).Stop()
 		f.jobs.close()
@@ -351,8 +351,8 @@ func (f *Reconciler) isOnlyOwner(ctx context.Context, repo grasp.Repo) (bool, er
 	return !others && n < maxAlone, nil
 }
 
-// states returns the states of an identifier by its maintainers, stored and held. Whatever
-// counts for refs and pushes is read here: an event that the operator hides later must count too.
+// states returns the states of an identifier by its maintainers, stored and held. Every event
+// that counts for refs and pushes is read here, also one that the operator hides later.
 func (f *Reconciler) states(ctx context.Context, identifier string, authors []grasp.PubKey) ([]grasp.Candidate, error) {
 	if len(authors) == 0 {
 		return nil, nil

@@ -38,8 +38,8 @@ func TestAnnouncePushClone(t *testing.T) {
 	}
 }
 
-// TestWhoMayPush: a state counts if a maintainer of the repository has signed it,
-// however many announcements lie between; nobody else's does.
+// TestWhoMayPush: a state counts only if a maintainer of the repository has signed it. The chain
+// of announcements between the owner and that maintainer may have any length.
 func TestWhoMayPush(t *testing.T) {
 	w := newWorld(t)
 	work := w.workspace()
@@ -62,9 +62,9 @@ func TestWhoMayPush(t *testing.T) {
 	w.wantRefs(demo(bob), "absent")
 }
 
-// TestMaintainersRepositoriesFollow: bob has a repository of the same identifier, and
-// alice counts in it. What she pushes to hers is in his a moment later, and costs no
-// second copy.
+// TestMaintainersRepositoriesFollow: bob has a repository of the same identifier, and alice
+// counts in it. A commit that she pushes to her repository is in his a moment later, and costs
+// no second copy.
 func TestMaintainersRepositoriesFollow(t *testing.T) {
 	w, work, one := newWork(t)
 	w.sent(w.announce(alice, "demo", bob), host.Held)
@@ -162,7 +162,7 @@ func TestStateOfWhatIsHere(t *testing.T) {
 	w.wantRefs(demo(alice), "HEAD=refs/heads/old/deep", "refs/heads/main="+one, "refs/heads/old/deep="+two)
 }
 
-// TestImpossibleStates: states that no data can meet wait in vain and hurt nobody.
+// TestImpossibleStates: a state that no data can meet is never served, and harms nobody.
 func TestImpossibleStates(t *testing.T) {
 	w, work, one := newWork(t)
 	blob := work.git("rev-parse", "HEAD:file")
@@ -185,8 +185,8 @@ func TestImpossibleStates(t *testing.T) {
 	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one)
 }
 
-// TestImpossibleStateTakesNothing: a state that git does not want takes no branch away,
-// also if no other state says that it is there.
+// TestImpossibleStateTakesNothing: a state that git rejects removes no branch, also if no other
+// state names that branch.
 func TestImpossibleStateTakesNothing(t *testing.T) {
 	w, work, one := newWork(t)
 	blob := work.git("rev-parse", "HEAD:file")
@@ -317,9 +317,8 @@ func TestPullRequest(t *testing.T) {
 	}
 }
 
-// TestRefsWithoutEvent: a ref whose event never comes goes after 20 minutes, also if
-// the service was started again meanwhile; one whose event says something else goes
-// when that comes.
+// TestRefsWithoutEvent: a ref whose event never comes goes after 20 minutes, also if the service
+// restarts in that time. A ref goes immediately if its event comes and names another commit.
 func TestRefsWithoutEvent(t *testing.T) {
 	w, work, one := newWork(t)
 	two := work.commit("two")
@@ -446,8 +445,8 @@ func TestCrashOfMaintainer(t *testing.T) {
 	}
 }
 
-// TestCrashWithoutState: refs have landed, and meanwhile the state that allowed them
-// was deleted. They go.
+// TestCrashWithoutState: refs landed, and the state that allowed them is gone at the next start.
+// The refs go.
 func TestCrashWithoutState(t *testing.T) {
 	w := newWorld(t)
 	work := w.workspace()
