@@ -222,8 +222,8 @@ func AppendPkt(text []byte, parts ...string) []byte {
 	return text
 }
 
-// PktLength reads the four hex digits that a pkt-line begins with: its length, with them.
-// It reports false if they are none. What lengths below 4 stand for is the caller's to know.
+// PktLength reads the four hex digits that a pkt-line begins with: its length, with them. It
+// reports false if they are none. The caller interprets lengths below 4.
 func PktLength(digits []byte) (n int, ok bool) {
 	for _, c := range digits {
 		n <<= 4

@@ -30,8 +30,8 @@ func withoutAgent(t *testing.T, said []byte) (text []byte) {
 	return append(text, said...)
 }
 
-// What is said without git is what git says, to the byte, but for what a push cannot be
-// here.
+// TestGreetIsWhatGitSays: the greeting that is made without git equals git's, to the byte,
+// except for capabilities that a push does not have here.
 func TestGreetIsWhatGitSays(t *testing.T) {
 	root := newRoot(t)
 	for _, format := range []Format{SHA1, SHA256} {

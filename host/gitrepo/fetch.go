@@ -111,8 +111,8 @@ type fetchQuarantine struct {
 	from Source
 }
 
-// source is the name of the server in the quarantine's configuration. It stands there
-// and not in the arguments because those can be read by every user of the machine.
+// source is the name of the server in the quarantine's configuration. The URL is there and not
+// in the arguments because every user of the machine can read arguments.
 const source = "source"
 
 func (r *Repo) newFetchQuarantine(ctx context.Context, format Format, from Source) (_ *fetchQuarantine, err error) {
@@ -184,7 +184,7 @@ func has(ids []string, id string) bool {
 	return found
 }
 
-// fetch brings what the server has of the objects. What it lacks is no error.
+// fetch brings those of the objects that the server has. A missing object is no error.
 func (q *fetchQuarantine) fetch(ctx context.Context, ids []string) error {
 	rest := ids
 	for range maxNotThere {
@@ -221,8 +221,8 @@ func (q *fetchQuarantine) fetch(ctx context.Context, ids []string) error {
 	return q.ask(ctx, slices.Compact(slices.Sorted(slices.Values(named))))
 }
 
-// RefusedObjects reports objects of a server that were refused because of faults in what
-// they refer to (see fsckIgnored). That server will never have them otherwise.
+// RefusedObjects reports objects of a server that were refused because of faults in objects that
+// they refer to (see fsckIgnored). A later fetch from that server gives the same result.
 type RefusedObjects struct {
 	IDs    []string // some of those that were asked for; others may be refused as well
 	Reason string   // the first fault, in git's words
@@ -287,9 +287,9 @@ func (q *fetchQuarantine) know(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// fetchRefs brings branches, tags and pull requests of a server that does not take
-// the ids of objects: first those that name one of them, and only if something is
-// still missing the others, in which it may be.
+// fetchRefs brings branches, tags and pull requests of a server that does not take the ids of
+// objects. First it brings refs that name one of the objects. If something is still missing, it
+// brings the others, which may contain it.
 func (q *fetchQuarantine) fetchRefs(ctx context.Context, ids []string) error {
 	refs, err := q.listRefs(ctx)
 	if err != nil {

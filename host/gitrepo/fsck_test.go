@@ -134,8 +134,8 @@ var faults = []struct {
 	{".gitignore that is a link", "", func(f forged, _, _ string) string { return f.file("120000", ".gitignore", "elsewhere") }},
 }
 
-// What a push may bring, a fetch may, and nothing else: what git refuses where
-// transfer.fsckObjects is set, but for old histories.
+// TestFsck: a push and a fetch may bring the same objects. Both refuse those that git refuses
+// with transfer.fsckObjects, except faults of old histories.
 func TestFsck(t *testing.T) {
 	root := newRoot(t)
 	for i, fault := range faults {
@@ -221,7 +221,7 @@ func TestFetchOfSomeRefused(t *testing.T) {
 	clean(t, root)
 }
 
-// What a server says is not what git found.
+// TestFsckFault: text of a server is not a fault that git found.
 func TestFsckFault(t *testing.T) {
 	for stderr, want := range map[string]string{
 		"": "",

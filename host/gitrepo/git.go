@@ -143,8 +143,8 @@ func isRecent(version string) bool {
 	return err == nil && (a > 2 || a == 2 && b >= 39)
 }
 
-// config returns git's configuration of every repository. Init writes it to the
-// repository as well, for whoever runs git there by hand.
+// config returns git's configuration of every repository. Init also writes it to the repository,
+// for people who run git there by hand.
 func config(o Options) [][2]string {
 	return [][2]string{
 		// GRASP-01. The first one also clears the other two, so it is the first.

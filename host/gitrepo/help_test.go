@@ -53,7 +53,7 @@ func locked(t testing.TB, r *Repo, f func()) {
 	f()
 }
 
-// git runs git as whoever pushes would.
+// git runs git as a person who pushes does.
 var git, tryGit = testkit.Git, testkit.TryGit
 
 // work makes a repository with two commits and an annotated tag, and returns its

@@ -29,9 +29,9 @@ func (r *Refused) Error() string { return r.Reason }
 // NotReceived begins git's reason for a pack with an object that refers to one that is nowhere.
 const NotReceived = "did not receive expected object"
 
-// Incoming is a push on its way. What it brings is in a quarantine. Its user calls Index if
-// the push has a pack with objects, Check, and then, under the lock, ApplyRefs; Remove is the
-// last of all. It belongs to one goroutine.
+// Incoming is a push on its way. Its objects are in a quarantine. Its user calls Index if the
+// push has a pack with objects, Check, and then, under the lock, ApplyRefs. Remove is always the
+// last call. It belongs to one goroutine.
 type Incoming struct {
 	quarantine // its folder is empty before Index
 
@@ -337,7 +337,7 @@ func (q *Incoming) ApplyRefs(ctx context.Context) (inPlace []host.RefUpdate, err
 		return nil, err
 	}
 	if q.gcEpoch != r.gcEpoch() {
-		// What it lacks may have been here, and gone since.
+		// Objects that it needs may have gone since its check.
 		if err := q.Check(ctx); err != nil {
 			return nil, err
 		}

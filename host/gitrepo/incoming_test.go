@@ -97,8 +97,7 @@ func quarantines(t testing.TB, root *Root) []string {
 	return left
 }
 
-// What pushes are: thin packs, tags, packs of nothing, deletions, refs that make room for
-// others.
+// TestLand pushes thin packs, tags, empty packs, deletions, and refs that make room for others.
 func TestLand(t *testing.T) {
 	for _, format := range []Format{SHA1, SHA256} {
 		t.Run(format.String(), func(t *testing.T) {
@@ -171,7 +170,7 @@ func TestLand(t *testing.T) {
 	}
 }
 
-// What a push cannot be: the reason is said, and nothing of it stays.
+// TestRefusedPushes: each push is refused with a reason, and nothing of it stays.
 func TestRefusedPushes(t *testing.T) {
 	root := newRoot(t)
 	r := newRepo(t, root, alice, "x", SHA1)
@@ -250,8 +249,8 @@ func TestRefusedPushes(t *testing.T) {
 	landed(t, r, dir, host.RefUpdate{Ref: "refs/heads/main", Old: first, New: third})
 }
 
-// What is in place already is in order, whatever the client says was there. The other refs
-// of the push change, and the caller learns which did not have to.
+// TestLandInPlace: a ref that already has its new value is accepted with any old value. The
+// other refs of the push change, and the caller learns which were in place.
 func TestLandInPlace(t *testing.T) {
 	r := newRepo(t, newRoot(t), alice, "x", SHA1)
 	dir, first, second := work(t, SHA1)
@@ -393,7 +392,8 @@ func TestUpdateManyRefs(t *testing.T) {
 	}
 }
 
-// What a push leans on goes between its check and its end: it is looked for again.
+// TestCollectDuringPush: objects that a push needs go between its check and its end. The server
+// looks for them again.
 func TestCollectDuringPush(t *testing.T) {
 	root := newRoot(t)
 	r := newRepo(t, root, alice, "x", SHA1)
@@ -529,9 +529,9 @@ func TestLandInFolder(t *testing.T) {
 	}
 }
 
-// The server is killed in a push: after the objects have moved and before the refs
-// change, and between the two changes of refs that make room for each other. Whatever
-// was served before is whole, nothing stays in the way, and the push can be done again.
+// The server is killed in a push: after the objects have moved and before the refs change, and
+// between the two changes of refs that make room for each other. All refs that were served
+// before are whole. Nothing stays in the way, and the push can be repeated.
 func TestKilledInPush(t *testing.T) {
 	const inChild = "TALON_TEST_KILLED_IN_PUSH"
 	if dir := os.Getenv(inChild); dir != "" {

@@ -57,7 +57,7 @@ func (r *Repo) Init(ctx context.Context, format Format) error {
 	})
 }
 
-// build makes a bare repository beside its place, and renames it there.
+// build makes a bare repository in the trash folder, and renames it to its place.
 func (r *Root) build(ctx context.Context, place string, format Format, finish func(dir string) error) (err error) {
 	dir, err := os.MkdirTemp(r.trash, "new-")
 	if err != nil {
@@ -305,7 +305,7 @@ func (f *Folder) Find(parts []string) (*Repo, error) {
 		if isBare(above) {
 			return nil, ErrNotFound
 		}
-		// Whoever pushes to a work tree says what is in it.
+		// People who push to a work tree control the files in it.
 		if _, err := os.Lstat(filepath.Join(above, suffix)); f.git.plain && err == nil {
 			return nil, ErrNotFound
 		}

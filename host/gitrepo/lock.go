@@ -46,7 +46,7 @@ type HeldLock interface {
 	Unlock()
 }
 
-// ErrOvertaken says that another node has got the lock of a repository meanwhile.
+// ErrOvertaken says that another node has taken the lock of a repository.
 var ErrOvertaken = errors.New("another node has taken the repository over: try again")
 
 // fenceFile has the number of the node that had the lock last, and a second word while
@@ -64,13 +64,13 @@ func readFence(dir string) (number int64, cleared bool, err error) {
 	if err != nil {
 		return 0, false, fmt.Errorf("read who had a repository last: %w", err)
 	}
-	// What is no number is of a crash of the file system.
+	// Text that is no number comes from a crash of the file system.
 	first, rest, _ := strings.Cut(strings.TrimSuffix(string(text), "\n"), " ")
 	number, _ = strconv.ParseInt(first, 10, 64)
 	return number, number > 0 && rest == "", nil
 }
 
-// takeFence makes a lock this node's own on disk as well. What is not there has no fence.
+// takeFence makes a lock this node's own on disk as well. A missing folder gets no fence.
 func (l *locks) takeFence(dir string, hold HeldLock) error {
 	number, cleared, err := readFence(dir)
 	if err != nil || cleared && number == hold.Number() {
@@ -96,9 +96,9 @@ func (l *locks) takeFence(dir string, hold HeldLock) error {
 	return l.setFence(dir, hold, "")
 }
 
-// setFence writes the fence. It may do so late: so it asks afterwards whether the lock is
-// still this node's. If it is not, whoever has it by now finds a number that is not its
-// own, does nothing, and takes the repository over once more.
+// setFence writes the fence. It may write late, so it asks afterwards whether the lock is still
+// this node's. If it is not, the new holder finds a number that is not its own, does nothing,
+// and takes the repository over once more.
 func (l *locks) setFence(dir string, hold HeldLock, word string) error {
 	f, err := os.CreateTemp(l.trash, "fence-")
 	if err != nil {

@@ -154,7 +154,7 @@ func ref(t *testing.T, r *Repo, name string) string {
 	return id
 }
 
-// late is what a node does that was paused, and which the other has replaced meanwhile.
+// late is a list of actions of a node that was paused, and that the other has replaced since.
 var late = []struct {
 	name string
 	call int // of Hold.Err in which the pause is
@@ -405,8 +405,8 @@ func TestTrashOfNodes(t *testing.T) {
 	}
 }
 
-// TestCollectOnAnotherNode: a push that was checked is checked again if another node has
-// dropped objects meanwhile.
+// TestCollectOnAnotherNode: a push that was checked is checked again if another node has dropped
+// objects since.
 func TestCollectOnAnotherNode(t *testing.T) {
 	p := newPair(t)
 	q, err := p.ra.Receive(t.Context(), []host.RefUpdate{{Ref: "refs/heads/q", Old: zeroID, New: p.second}})

@@ -217,8 +217,8 @@ func (r *Root) Scheduler() *Scheduler { return r.git.Scheduler() }
 // crash left half made or half removed.
 func Open(git *Git, dir string) (*Root, error) { return OpenShared(git, dir, nil) }
 
-// OpenShared is Open of a folder that other nodes may have open as well; nil nodes are
-// none. What others are making or removing there stays.
+// OpenShared is Open of a folder that other nodes may have open as well. Nil nodes means that
+// there are none. It keeps files that others are making or removing there.
 func OpenShared(git *Git, dir string, nodes Nodes) (*Root, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of repositories: %w", err)
@@ -368,9 +368,9 @@ const lostAfter = 10 * time.Minute
 // nodeFolder begins the names of the folders that nodes have in the trash of a Root.
 const nodeFolder = "node-"
 
-// RemoveLost removes what nodes that are not alive have left in the trash of the root: the
-// quarantines of their pushes and fetches. A git of theirs that still works there fails. What
-// has changed in the last minutes stays: a node may have come meanwhile.
+// RemoveLost removes files that dead nodes have left in the trash of the root: the quarantines
+// of their pushes and fetches. A git of theirs that still works there fails. Folders that
+// changed in the last minutes stay: a node may have come since.
 func (r *Root) RemoveLost(alive func(node string) bool) error {
 	if r.locks.nodes == nil {
 		return nil

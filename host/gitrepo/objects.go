@@ -18,9 +18,9 @@ import (
 // fewObjects are looked for in the files. A process of git is faster for more.
 const fewObjects = 64
 
-// Has reports for each object whether it is in the repository, or in what it
-// borrows from. An object that is there may still lack what it refers to: see
-// Connected. What is not an object id is not there.
+// Has reports for each object whether it is in the repository, or in a store that it borrows
+// from. An object that is there may still lack others that it refers to: see Connected. A string
+// that is not an object id is absent.
 func (r *Repo) Has(ctx context.Context, ids ...string) ([]bool, error) {
 	if err := r.mustExist(); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (r *Repo) Has(ctx context.Context, ids ...string) ([]bool, error) {
 		return nil, fmt.Errorf("look for objects: %w", context.Cause(ctx))
 	}
 	if len(ids) <= fewObjects {
-		// What is odd about the files, git says best.
+		// If the files are unusual, git answers.
 		if found, ok := r.hasNative(ids); ok {
 			return found, nil
 		}
@@ -154,8 +154,8 @@ func IsID(s string) bool {
 	return true
 }
 
-// IsZero reports whether s is an object id of zeros only, which stands for "no
-// object" in ref updates.
+// IsZero reports whether s is an object id of zeros only, which means "no object" in ref
+// updates.
 func IsZero(s string) bool { return IsID(s) && strings.Trim(s, "0") == "" }
 
 // Format returns the hash that the repository names its objects by.
@@ -214,7 +214,7 @@ func lookNative(dirs []string, size int, ids []string) (found []bool, ok bool) {
 		if err != nil {
 			return nil, false
 		}
-		// An object that is missing may have moved to another pack meanwhile.
+		// A missing object may have moved to another pack since.
 		if looked != nil && slices.Equal(packs, looked) {
 			return found, true
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the indexes of packs say is what git says, wherever the objects are.
+// TestLook: the indexes of packs give the same answers as git, wherever the objects are.
 func TestLook(t *testing.T) {
 	for _, format := range []Format{SHA1, SHA256} {
 		root := newRoot(t)
@@ -111,7 +111,7 @@ func TestLookAtDamage(t *testing.T) {
 	}
 }
 
-// What is copied from a template is what git init makes.
+// TestTemplate: a copy of a template equals a repository that git init makes.
 func TestTemplate(t *testing.T) {
 	for _, format := range []Format{SHA1, SHA256} {
 		root := newRoot(t)

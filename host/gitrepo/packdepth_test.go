@@ -91,7 +91,8 @@ func TestDeltasByID(t *testing.T) {
 	}
 }
 
-// What is fetched is bound by the same, and nothing lands of what is deeper.
+// TestFetchOfDeltasByID: a fetch has the same bound on depth, and no object of a deeper pack
+// lands.
 func TestFetchOfDeltasByID(t *testing.T) {
 	dir, _, second := work(t, SHA1)
 	good := strings.TrimSuffix(served(t, dir), "/.git")

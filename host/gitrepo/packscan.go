@@ -18,8 +18,8 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// PackLimits bound the cost of indexing a pack: a pack of a few kB can stand for
-// terabytes. All must be positive.
+// PackLimits bound the cost of indexing a pack: a pack of a few kB can inflate to terabytes. All
+// must be positive.
 type PackLimits struct {
 	Objects   int64 // of a pack
 	Depth     int   // deltas one on the other
@@ -211,7 +211,7 @@ func refusedPack(format string, args ...any) error {
 	return &Refused{Reason: "the pack takes more work than it may: " + fmt.Sprintf(format, args...)}
 }
 
-// object reads one object, and adds up what it stands for.
+// object reads one object, and adds up its cost.
 func (p *packReader) object(i int) error {
 	at := p.at()
 	kind, size, err := readObjectHead(p.in)
@@ -403,7 +403,7 @@ func checkDepths(ctx context.Context, dir string, format Format, limit int) erro
 }
 
 // indexedPack is a pack with its index, which is mapped: it is larger than the names of all
-// objects. Beside it, fourteen bytes are held for each object while it is looked at.
+// objects. During the check, memory holds fourteen more bytes for each object.
 type indexedPack struct {
 	pack    *os.File
 	index   []byte
@@ -515,8 +515,8 @@ func (p *indexedPack) close() {
 // upTo counts the names up to a first byte.
 func (p *indexedPack) upTo(first int) int { return int(binary.BigEndian.Uint32(p.index[8+4*first:])) }
 
-// offset is where the i-th object of the index begins in the pack. Places beyond 2 GiB stand
-// in a list of their own.
+// offset is where the i-th object of the index begins in the pack. Offsets from 2 GiB on have a
+// list of their own.
 func (p *indexedPack) offset(i int) int64 {
 	places := p.index[indexHead+p.objects*(p.idSize+4):]
 	place := binary.BigEndian.Uint32(places[4*i:])

@@ -73,7 +73,7 @@ func scanPack(limits PackLimits, pack []byte, n int) error {
 	return newPackReader(r, limits, SHA1).read()
 }
 
-// What a pack would cost is known before git has it.
+// TestPackScan: the scan knows the cost of a pack before git has it.
 func TestPackScan(t *testing.T) {
 	limits := PackLimits{Objects: 1000, Depth: 50, Inflated: 2 << 30, Free: 512 << 20, Expansion: 100}
 	chain := func(deltas int) []byte {
@@ -133,7 +133,7 @@ func TestPackScan(t *testing.T) {
 	}
 }
 
-// Whatever git packs passes, and each object is where it begins.
+// TestPackScanOfGit: every pack of git passes, and each object has the right offset.
 func TestPackScanOfGit(t *testing.T) {
 	for _, format := range []Format{SHA1, SHA256} {
 		dir, _, _ := work(t, format)

@@ -18,9 +18,9 @@ const incoming = "tmp_objdir-"
 // staleAfter is the age at which nothing works on a quarantine any more.
 const staleAfter = 24 * time.Hour
 
-// quarantine is where what a push or a fetch brings stays until it has been checked: a bare
-// repository of its own that borrows from the one that it is for, and from the store of that
-// one. Nobody sees it, and it needs no lock. The repository may even go meanwhile.
+// quarantine holds the objects of a push or a fetch until they have been checked. It is a bare
+// repository of its own. It borrows from the repository that it is for, and from that one's
+// store. Nobody sees it, and it needs no lock. The repository may even go in that time.
 type quarantine struct {
 	repo  *Repo
 	dir   string // empty before make
@@ -126,8 +126,8 @@ var fsckIgnored = []string{
 	"badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail",
 	"missingSpaceBeforeDate", "missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate",
 
-	// Modes of files: of git in 2005, and of other programs that write trees. What git
-	// makes of them when it checks out is 644, 755 or a folder.
+	// Modes of files: of git in 2005, and of other programs that write trees. Git checks them
+	// out as 644, 755 or a folder.
 	"badFilemode", "zeroPaddedFilemode",
 
 	// Tags from before 2005 have no tagger, and some have a name that is none today.
@@ -151,8 +151,8 @@ func fsckConfig() [][2]string {
 	return list
 }
 
-// fsckFault returns what git found wrong with objects, if it ended because of that. What
-// a server says, git writes behind "remote: ", so it counts for nothing here.
+// fsckFault returns what git found wrong with objects, if it ended because of that. Git writes
+// "remote: " before the text of a server, so that text counts for nothing here.
 func fsckFault(stderr []byte) string {
 	const fault, end = "error: ", "fatal: fsck error in pack"
 	var faults []string

@@ -16,8 +16,8 @@ import (
 	"talon/internal/smallfile"
 )
 
-// errUnusual says that refs are kept in a way that only git reads: links, symbolic
-// refs but for HEAD, another format, damage. Whoever meets it asks git.
+// errUnusual says that refs are kept in a way that only git reads: links, symbolic refs except
+// HEAD, another format, damage. A caller that gets it asks git.
 var errUnusual = errors.New("the refs are kept in a way that only git reads")
 
 const (
@@ -77,8 +77,8 @@ func (r *Repo) readRefs() ([]fileRef, error) {
 	return list, nil
 }
 
-// readLoose appends the refs that have a file of their own below a folder. What goes
-// meanwhile is not there.
+// readLoose appends the refs that have a file of their own below a folder. It skips refs that go
+// during the walk.
 func readLoose(list []fileRef, dir, name string) ([]fileRef, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, name))
 	switch {

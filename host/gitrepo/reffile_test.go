@@ -15,7 +15,8 @@ import (
 	"talon/host"
 )
 
-// What is read from files is what git reads, whatever a repository has been through.
+// TestRefFilesAreAsGitReadsThem: reading refs from files gives the same result as git, whatever
+// happened to the repository before.
 func TestRefFilesAreAsGitReadsThem(t *testing.T) {
 	for _, format := range []Format{SHA1, SHA256} {
 		r := newRepo(t, newRoot(t), alice, "x", format)
@@ -107,7 +108,7 @@ func TestRefFilesAreAsGitReadsThem(t *testing.T) {
 	}
 }
 
-// Damage is no panic, and no refs that are not there.
+// TestDamagedRefs: damage causes no panic, and invents no refs.
 func TestDamagedRefs(t *testing.T) {
 	r := newRepo(t, newRoot(t), alice, "x", SHA1)
 	dir, _, second := work(t, SHA1)

@@ -31,8 +31,7 @@ type Refs struct {
 	List []Ref  // sorted by name, without HEAD
 }
 
-// Refs reads all refs. What they point to may be damaged: it does not look at the
-// objects, but at those that might be tags.
+// Refs reads all refs. Their objects may be damaged: it looks only at objects that may be tags.
 func (r *Repo) Refs(ctx context.Context) (Refs, error) {
 	list, head, err := r.refFiles(ctx)
 	if errors.Is(err, errUnusual) {
@@ -372,7 +371,7 @@ func (r *Repo) ChangeRefs(ctx context.Context, updates []host.RefUpdate) error {
 	return errors.Join(err, r.UpdateRefs(ctx, deletions))
 }
 
-// inTheWay adds the refs that cannot be beside others, once all updates are done.
+// inTheWay adds the refs that conflict with others once all updates are done.
 func inTheWay(refs map[string]string, updates []host.RefUpdate, wrong map[string]string) {
 	for _, u := range updates {
 		if refs[u.Ref] = u.New; IsZero(u.New) {

@@ -146,7 +146,7 @@ func (r *Repo) run(ctx context.Context, in []byte, args ...string) ([]byte, erro
 	return out, r.orGone(err)
 }
 
-// orGone returns why git failed: not found, if the repository went meanwhile.
+// orGone returns why git failed: not found, if the repository has gone.
 func (r *Repo) orGone(err error) error {
 	if err != nil && errors.Is(r.mustExist(), ErrNotFound) {
 		return ErrNotFound
@@ -269,7 +269,7 @@ func syncDir(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// diskUse is the size of all files below a folder. What goes meanwhile does not count.
+// diskUse is the size of all files below a folder, without those that go during the walk.
 func diskUse(dir string) (size int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {

@@ -111,8 +111,8 @@ func TestServeWhileRepositoriesGo(t *testing.T) {
 	}
 }
 
-// TestListWhileRepositoriesGo: whoever goes through all repositories, which takes long,
-// must not fail because an owner's last one goes meanwhile.
+// TestListWhileRepositoriesGo: a walk through all repositories takes long. It must not fail if
+// an owner's last repository goes during the walk.
 func TestListWhileRepositoriesGo(t *testing.T) {
 	root := newRoot(t)
 	left := []*Repo{newRepo(t, root, alice, "x", SHA1), newRepo(t, root, bob, "x", SHA1)}
@@ -350,7 +350,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-// What a killed git leaves stops no later one.
+// TestRecover: the files that a killed git leaves stop no later git.
 func TestRecover(t *testing.T) {
 	r := newRepo(t, newRoot(t), alice, "x", SHA1)
 	dir, _, _ := work(t, SHA1)
@@ -413,8 +413,8 @@ func TestOpenWhileGitWrites(t *testing.T) {
 	}
 }
 
-// What a crash left half made or half removed is gone after the next start, and a
-// repository whose owner's mark alone was written is made as any other.
+// TestOpenAfterCrash: files that a crash left half made or half removed are gone after the next
+// start. A repository with nothing but its owner's mark is made like any other.
 func TestOpenAfterCrash(t *testing.T) {
 	root := newRoot(t)
 	left := filepath.Join(root.dir, trashDir, "new-1", "HEAD")

@@ -222,8 +222,8 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 		if err := repo.Share(ctx); err != nil {
 			return err
 		}
-		// A tip may lie in loose objects, which somebody made by hand: then the
-		// store lacks it, the next command fails, and nothing is dropped.
+		// A tip may be a loose object, which somebody made by hand. Then the store lacks it, the
+		// next command fails, and nothing is dropped.
 		refs, err := repo.Refs(ctx)
 		if err != nil {
 			return err
@@ -309,7 +309,7 @@ func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
 	if err != nil {
 		return err
 	}
-	// What the refs here reach is not sent again, as far as the other knows it.
+	// Objects that the refs here reach are not sent again, as far as the other knows them.
 	var known []string
 	for _, ref := range refs.List {
 		known = append(known, ref.ID)
@@ -381,7 +381,7 @@ func (r *Root) objectsGone() error {
 	return os.Rename(temporary, filepath.Join(r.dir, epochFile))
 }
 
-// epoch is a number that is another one when objects may have gone meanwhile.
+// epoch returns a number that changes whenever objects may have gone.
 func (r *Root) epoch() uint64 {
 	local := r.gcEpoch.Load()
 	if r.locks.nodes == nil {

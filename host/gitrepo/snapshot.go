@@ -80,8 +80,8 @@ func linkEach(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// linkRepo makes a copy of a bare repository. Objects come after the refs that reach them, and
-// packed-refs after the loose refs that git may pack meanwhile.
+// linkRepo makes a copy of a bare repository. Objects come after the refs that reach them.
+// packed-refs comes after the loose refs, which git may pack during the copy.
 func linkRepo(from, to string) error {
 	if err := linkTree(filepath.Join(from, "refs"), filepath.Join(to, "refs"), copyFile); err != nil {
 		return err
@@ -112,7 +112,7 @@ func temporary(name string) bool {
 		strings.HasPrefix(name, "incoming-")
 }
 
-// linkTree does file for each file below a folder. What goes meanwhile is left out.
+// linkTree does file for each file below a folder. It skips files that go during the walk.
 func linkTree(from, to string, file func(from, to string) error) error {
 	list, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,9 +143,9 @@ func linkTree(from, to string, file func(from, to string) error) error {
 // linkTries bounds how often linkObjects looks again.
 const linkTries = 10
 
-// linkObjects links what never changes, and copies the rest: lists of packs and of alternates.
-// Another node may combine packs meanwhile. It makes the new pack before it removes the others,
-// so a second look finds it.
+// linkObjects links files that never change, and copies the rest: lists of packs and of
+// alternates. Another node may combine packs at the same time. It makes the new pack before it
+// removes the others, so a second look finds it.
 func linkObjects(from, to string) error {
 	for range linkTries {
 		gone := false
