@@ -146,8 +146,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What is no push, or one that nobody may make, reaches neither the authoriser nor
-// git, and says why with status 200.
+// TestPushesThatAreNone: malformed pushes, and pushes that nobody may make, reach neither the
+// authoriser nor git. The answer gives the reason with status 200.
 func TestPushesThatAreNone(t *testing.T) {
 	s := newSite(t, func(l *Limits) { l.Commands, l.CommandBytes = 50, 16<<10 })
 	s.repo("x", gitrepo.SHA1)
@@ -249,8 +249,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a push, a client that reads a report in a side band hears why
-// there, with a line for each ref that it named, and never in a bare packet.
+// TestRefusalsAreReports: a client that reads a report in a side band gets each refusal there,
+// with a line for each ref that it named, and never in a bare packet.
 func TestRefusalsAreReports(t *testing.T) {
 	zero, id := strings.Repeat("0", 40), strings.Repeat("ab", 20)
 	first := string(gitrepo.AppendPkt(nil, zero, " ", id, " refs/heads/a\x00report-status side-band-64k atomic"))
@@ -355,7 +355,8 @@ func TestPushOfNothing(t *testing.T) {
 	}
 }
 
-// What is in place already is no error: the person who pushes gets a message.
+// TestPushesInPlace: a ref that already has its new value is no error. The person who pushes
+// gets a message.
 func TestPushesInPlace(t *testing.T) {
 	s := newSite(t, nil)
 	_, url := s.repo("x", gitrepo.SHA1)
@@ -565,7 +566,8 @@ func TestDisconnect(t *testing.T) {
 	})
 }
 
-// A client that stops sending, or taking, is cut off, and keeps nobody waiting meanwhile.
+// TestStalledClient: the server cuts off a client that stops sending or taking. Others need not
+// wait for it.
 func TestStalledClient(t *testing.T) {
 	s := newSite(t, func(l *Limits) { l.Stall = 300 * time.Millisecond })
 	r, url := s.repo("x", gitrepo.SHA1)
@@ -598,11 +600,11 @@ func TestStalledClient(t *testing.T) {
 		}
 	})
 
-	// Who sends all he has need not be that fast.
+	// A client that sends everything it has may be slower.
 	s.limit(func(l *Limits) { l.Stall = time.Hour })
 	git(t, dir, "push", "-q", url, "main")
 
-	// Commands that never end hold no lock.
+	// An endless list of commands holds no lock.
 	s.dial(head + "00")
 	git(t, dir, "push", "-q", url, "main:more")
 }

@@ -37,7 +37,7 @@ func BenchmarkTransfer(b *testing.B) {
 		_, ours := s.repo(fmt.Sprint("r", strings.Repeat("x", rounds)), gitrepo.SHA1)
 		name := fmt.Sprint("r", rounds, ".git")
 		git(b, plain, "init", "-q", "--bare", "-b", "main", name)
-		// In turns, so that what the machine does meanwhile is shared.
+		// In turns, so that other load of the machine affects both.
 		for step := range 2 {
 			for i, url := range []string{ours, backend + "/" + name} {
 				began := time.Now()

@@ -171,7 +171,8 @@ func TestPackBombs(t *testing.T) {
 	}
 }
 
-// A pack that is refused for its beginning starts no git. What it took to see that counts.
+// TestSmallBombs: a pack that is refused for its beginning starts no git. The time of that check
+// counts.
 func TestSmallBombs(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
 	program := gitThat(t, "index-pack", "touch "+started)
@@ -257,8 +258,8 @@ func TestDeepDeltasByID(t *testing.T) {
 	git(t, dir, "push", "-q", url, "main")
 }
 
-// watchMemory returns a function that returns the most memory, in MB, that a git
-// process of the repository has had meanwhile.
+// watchMemory returns a function that returns the peak memory, in MB, of the git processes of
+// the repository since then.
 func watchMemory(t testing.TB, dir string) (end func() int) {
 	t.Helper()
 	done, limit := make(chan struct{}), make(chan int)

@@ -49,8 +49,8 @@ func wrong(format string, args ...any) *protocolError {
 }
 
 // readCommands reads the commands of a push: pkt-lines up to a flush packet, and the push
-// options behind them. What is wrong with them is a protocolError; any other error is of the
-// reader. After a command that is wrong it reads the others, so that the client hears of all.
+// options after them. A fault in them is a protocolError. Any other error comes from the reader.
+// After a wrong command it reads the others, so that the client hears of all.
 func readCommands(r io.Reader, l *Limits) (*commands, error) {
 	c := new(commands)
 	seen := map[string]bool{}
@@ -162,8 +162,8 @@ func reportable(name string) bool {
 	return name != "" && len(name) <= maxReported && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
-// maxReported is the longest name that fits into a line of the smallest side band with
-// a reason beside it.
+// maxReported is the longest name that fits into a line of the smallest side band together with
+// a reason.
 const maxReported = 1 << 10
 
 func (c *commands) capabilities(list string) *protocolError {
@@ -282,7 +282,7 @@ func (c *commands) appendRefusal(buf []byte, r *Refusal) []byte {
 		report = gitrepo.AppendPkt(report, "ng ", ref, " ", oneLine(reason), "\n")
 	}
 	if !r.unpack {
-		// Beside the line of each ref, which git shortens, the reason as a message.
+		// Git shortens the line of each ref, so the reason also goes out as a message.
 		buf = c.appendMessage(buf, r.Reason)
 	}
 	return c.appendReport(buf, report)

@@ -33,9 +33,9 @@ func leftovers(t testing.TB, r *gitrepo.Repo) []string {
 	return all
 }
 
-// The disk is full in the middle of a push: the pusher gets an error, nothing stays of
-// the push, what was there is served, small pushes land as long as they fit, and with
-// room again so does the large one. A file that may not grow stands for the disk; git
+// TestFullDisk: the disk is full in the middle of a push. The pusher gets an error, and nothing
+// of the push stays. The old content is served, and small pushes land as long as they fit. With
+// room again, the large push lands too. A limit on the size of files simulates the disk. Git
 // meets it as an error of write, or, in the second round, as a signal that kills it.
 func TestFullDisk(t *testing.T) {
 	for how, script := range map[string]string{"an error": "trap '' XFSZ; ", "a signal": ""} {
@@ -125,8 +125,9 @@ func TestKilledGit(t *testing.T) {
 	}
 }
 
-// A push that is cut off leaves nothing on the disk: git itself leaves all that came
-// when it is ended by a signal, and whoever sends much and goes away would fill it.
+// TestCutOffPushLeavesNothing: a push that is cut off leaves nothing on the disk. A git that a
+// signal ends leaves everything that came, so a client that sends much and goes away would fill
+// the disk.
 func TestCutOffPushLeavesNothing(t *testing.T) {
 	s := newSite(t, nil)
 	r, _ := s.repo("x", gitrepo.SHA1)
@@ -137,9 +138,9 @@ func TestCutOffPushLeavesNothing(t *testing.T) {
 	testkit.Eventually(t, "nothing is left", func() bool { return len(leftovers(t, r)) == 0 })
 }
 
-// The repository is removed while somebody reads a large clone of it slowly: the
-// clone ends, with all of it or with an error, and leaves no process and no files. One
-// of the same name is made immediately.
+// TestRemoveUnderSlowClone: the repository is removed while somebody reads a large clone of it
+// slowly. The clone ends, complete or with an error. Processes and files of it are gone. A
+// repository of the same name can be made immediately.
 func TestRemoveUnderSlowClone(t *testing.T) {
 	s := newSite(t, nil)
 	r, url := s.repo("x", gitrepo.SHA1)
@@ -195,8 +196,9 @@ func TestPushToRemovedRepository(t *testing.T) {
 	}
 }
 
-// What a fetch asks for reaches git as the client wrote it. Nothing of it is an
-// option or a path to git, asks for what is not advertised, or makes it work for long.
+// TestHostileFetches: git gets the request of a fetch as the client wrote it. No part of it is
+// an option or a path to git, asks for an object that is not advertised, or makes git work for
+// long.
 func TestHostileFetches(t *testing.T) {
 	s := newSite(t, nil)
 	r, url := s.repo("x", gitrepo.SHA1)
@@ -271,8 +273,8 @@ func TestHostileFetches(t *testing.T) {
 	}
 }
 
-// Whatever an identifier may be, its repository is pushed to and cloned, and no two
-// of them are the same.
+// TestIdentifiers: a repository with any identifier can be pushed to and cloned, and each
+// identifier has a repository of its own.
 func TestIdentifiers(t *testing.T) {
 	s := newSite(t, nil)
 	dir := work(t, gitrepo.SHA1)

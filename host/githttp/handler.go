@@ -138,15 +138,15 @@ type Config struct {
 	// the default options.
 	Scheduler *gitrepo.Scheduler
 
-	// Plain has git receive-pack answer pushes, which must then not be nil and are
-	// asked nothing: repositories are of a gitrepo.Folder with a plain git.
+	// Plain has git receive-pack answer pushes. Pushes must still be set, but is never asked.
+	// Repositories are of a gitrepo.Folder with a plain git.
 	Plain bool
 
 	// Client returns who sent a request; nil takes the address of the connection.
 	Client func(*http.Request) host.Client
 
-	// Holder returns who a client is to the limits that all share, by its address and the
-	// keys that it has proven. Nil knows nobody.
+	// Holder maps a client to the holder that shared limits count it as, by its address and the
+	// keys that it has proven. Nil means that no client is known.
 	Holder func(addr netip.Addr, proven []host.PubKey) bound.Holder
 
 	// Panics is around the goroutines of a request; it may be nil. The caller contains what

@@ -246,8 +246,8 @@ func (s *site) from(addr string) {
 	s.change(func(h *Handler) { h.cfg.Client = func(*http.Request) host.Client { return client } })
 }
 
-// gitThat is a git that does something else, in the words of a shell, where it is to do the
-// command; what that lets pass, git does.
+// gitThat returns a git that runs a line of shell instead of one command. If that line does not
+// exit, the real git follows.
 func gitThat(t testing.TB, command, does string) (program string) {
 	t.Helper()
 	real, err := exec.LookPath("git")
@@ -292,7 +292,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// git runs git as whoever clones and pushes does.
+// git runs git as a person who clones and pushes does.
 var git, tryGit, gitCommand = testkit.Git, testkit.TryGit, testkit.GitCommand
 
 // work makes a repository with three commits and an annotated tag.

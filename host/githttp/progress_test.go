@@ -109,7 +109,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// Who decides on pushes learns whether the refs have changed, before the client does.
+// TestLandedIsToldWhatChanged: the callback after a push learns whether the refs have changed,
+// before the client does.
 func TestLandedIsToldWhatChanged(t *testing.T) {
 	s := newSite(t, nil)
 	_, url := s.repo("x", gitrepo.SHA1)

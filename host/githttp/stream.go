@@ -408,8 +408,8 @@ const maxPkt = 65520
 
 var errPkt = errors.New("a length that no pkt-line has")
 
-// readPkt reads a pkt-line onto the end of buf. The payload is nil for a flush
-// packet. What the line takes of the input is len(line) more of buf.
+// readPkt reads a pkt-line onto the end of buf. The payload is nil for a flush packet. The line
+// adds len(line) bytes to buf.
 func readPkt(r io.Reader, buf []byte) (line, payload []byte, err error) {
 	at := len(buf)
 	buf = append(buf, 0, 0, 0, 0)
