@@ -41,8 +41,8 @@ const (
 	maxKept = 256 << 10
 )
 
-// egressProxy is a server on the loopback interface through which git reaches other
-// servers. What it lets through is bound to a session, whose secret is in the URL.
+// egressProxy is a server on the loopback interface through which git reaches other servers.
+// Each request belongs to a session, whose secret is in the URL.
 type egressProxy struct {
 	addresses Addresses
 	limits    Limits
@@ -376,7 +376,7 @@ func (s *session) send(r *http.Request, method string, base *url.URL, path strin
 		}
 		request.ContentLength = r.ContentLength
 	}
-	// A server that does not read what git sends would not be noticed otherwise.
+	// Only this timer notices a server that does not read the bytes that git sends.
 	hang := time.AfterFunc(2*s.proxy.limits.Stall, func() { s.cancel(errStalled) })
 	defer hang.Stop()
 	return s.transport.RoundTrip(request)

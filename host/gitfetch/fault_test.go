@@ -194,8 +194,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// patience is how long a server may take: a second if that is to be found out, and else as
-// long as a machine may pause.
+// patience is how long a server may take: a second if the test expects a timeout, and otherwise
+// longer than a machine may pause.
 func patience(outcome uint32) time.Duration {
 	if outcome == abi.OutcomeTimeout {
 		return time.Second
@@ -512,7 +512,7 @@ func TestCrowdedAddress(t *testing.T) {
 	if len(g.open) != 0 {
 		t.Errorf("%v", g.open)
 	}
-	// It is our own limit: no domain is to blame.
+	// It is our own limit, so no domain gets the blame.
 	if got, _ := attempt(t, "http://127.0.0.1:"+port+"/x", object(1), func(c *Config) { c.Limits.Connections = 0 }, nil); !got.Crowded || got.Outcome != abi.OutcomeUnspecified {
 		t.Errorf("%+v", got)
 	}
@@ -521,8 +521,7 @@ func TestCrowdedAddress(t *testing.T) {
 // TestOurFault says which errors are no server's fault.
 func TestOurFault(t *testing.T) {
 	_, id := work(t, "x")
-	// The folder of the repository cannot be written to, whoever runs the test: it is
-	// a file.
+	// No user can write to the folder of the repository: it is a file.
 	dir, _ := work(t, "one")
 	good := newRemote(t)
 	got, _ := attempt(t, good.add(t, "x", dir), id, nil, func(h *Hunter) {

@@ -361,8 +361,7 @@ func ask(t testing.TB, h *Hunter, url string) queue.Result {
 	return h.request(t.Context(), t.Context(), g, queue.Work{Kind: queue.Fetch, Key: "x", URL: u}, "label")
 }
 
-// reach opens a gate until the end of the test, and parses a URL that is to be asked
-// through it.
+// reach opens a gate until the end of the test, and parses a URL for requests through it.
 func reach(t testing.TB, h *Hunter, url string) (*egressProxy, queue.URL) {
 	t.Helper()
 	g, err := openEgressProxy(h.cfg.Addresses, h.guard, h.cfg.Limits, h.log, h.cfg.Panics)

@@ -504,9 +504,8 @@ func missing(list []Want) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// urls returns the URLs to ask, those of each want in turn: else whoever names
-// hundreds would come before all others. It also returns the first few that are not to be
-// asked.
+// urls returns the URLs to ask, those of each want in turn. Otherwise a want with hundreds of
+// URLs would come before all others. It also returns the first few URLs that must not be asked.
 func (h *Hunter) urls(identifier string, list []Want) (urls []queue.URL, refused []queue.Refused) {
 	seen := make(map[string]bool)
 	for i, more := 0, true; more && len(urls) < h.cfg.Clamps.URLs; i++ {
@@ -589,9 +588,9 @@ type Repository interface {
 	Fetch(ctx context.Context, from gitrepo.Source, ids ...string) (found []string, err error)
 }
 
-// Want is the set of objects that some events lack in one repository: one for each
-// repository with its states and the URLs of its maintainers' announcements, one for each
-// pull request with the URLs that it names and those of the repositories that it is for.
+// Want is the set of objects that some events lack in one repository. Each repository has one,
+// with its states and the URLs of its maintainers' announcements. Each pull request has one as
+// well, with the URLs that it names and those of its repositories.
 type Want struct {
 	Into    Repository
 	Objects []string // ids, as signed events name them

@@ -130,8 +130,8 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
-// TestObjectsComeOnce has five owners of one identifier want the same megabyte, which each
-// of them has on another URL: it comes once. Who wants it later needs no server at all.
+// TestObjectsComeOnce has five owners of one identifier want the same megabyte, which each of
+// them has on another URL. It comes once. Owners that want it later need no server at all.
 func TestObjectsComeOnce(t *testing.T) {
 	dir, _ := work(t, "one")
 	noise := make([]byte, 1<<20)
@@ -436,8 +436,8 @@ func TestWhatIsTold(t *testing.T) {
 	}
 }
 
-// TestManyURLs has an announcement with 500 URLs beside one with a single one: the
-// single one is among the first.
+// TestManyURLs has one announcement with 500 URLs, and one with a single URL: the single one is
+// among the first.
 func TestManyURLs(t *testing.T) {
 	h := newHunter(t, newForge(t), nil, func(c *Config) { c.Addresses = Addresses{Own: grasp.Service{Host: "relay.example.com"}} })
 	var many []string

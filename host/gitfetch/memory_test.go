@@ -80,9 +80,8 @@ func running(t *testing.T, f *forge, d throttle.Disk) (h *Hunter, stop func()) {
 	return h, stop
 }
 
-// TestRetryAfterSurvives has a server ask to be left alone for an hour. That its
-// request begins is on disk before the server hears of it, and what it asked for
-// holds for the next process.
+// TestRetryAfterSurvives has a server ask for an hour of rest. The start of its request is on
+// disk before the server hears of it. The rest holds for the next process too.
 func TestRetryAfterSurvives(t *testing.T) {
 	r, f, d := newRemote(t), newForge(t), newDisk()
 	domain := strings.TrimPrefix(r.URL, "http://")

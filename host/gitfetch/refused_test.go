@@ -77,7 +77,8 @@ func TestRefusedContent(t *testing.T) {
 	}
 }
 
-// What a URL has and is refused, it is asked for once; everything else comes.
+// TestRefusedOnce: the hunter asks a URL only once for an object that it refuses. Everything
+// else comes.
 func TestRefusedOnce(t *testing.T) {
 	dir, good := work(t, "one")
 	wrong := attackCommit(t, dir, 100)
@@ -118,7 +119,7 @@ func TestRefusedOnce(t *testing.T) {
 		t.Errorf("the servers were asked %d and %d times", first.asked(), second.asked())
 	}
 
-	// What has ended is forgotten.
+	// The hunter forgets refusals when their search has ended.
 	f.mu.Lock()
 	f.wants["x"] = f.wants["x"][:1]
 	f.mu.Unlock()
@@ -131,7 +132,7 @@ func TestRefusedOnce(t *testing.T) {
 	})
 }
 
-// What is remembered is bounded, over all searches.
+// TestRefusalsAreBounded: the number of remembered refusals is bounded, over all searches.
 func TestRefusalsAreBounded(t *testing.T) {
 	h := newHunter(t, newForge(t), nil, nil)
 	for i := range maxRefused + 10 {

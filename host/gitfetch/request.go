@@ -122,9 +122,8 @@ const (
 	maxIDs    = 10_000 // objects of one of them
 )
 
-// errands returns what wants have a URL asked for, or one that redirected there. Of each
-// want comes one object in turn: else whoever names thousands would leave no room for
-// others.
+// errands returns the requests of wants to a URL, or to one that redirected there. It takes one
+// object of each want in turn. Otherwise a want with thousands would leave no room for others.
 func (h *Hunter) errands(identifier string, list []Want, u, origin string) (errands []errand) {
 	for _, w := range list {
 		w.Objects = h.takeable(identifier, u, w.Objects)
@@ -254,10 +253,9 @@ type source struct{ url, object string }
 // maxRefused bounds how many objects of servers are remembered as refused.
 const maxRefused = 10_000
 
-// refuse remembers objects that a URL has and that are not taken for what is in them.
-// The search does not ask for them there again: a name of an object stands for all that
-// it refers to, so that will not change. It asks other URLs, for a server may have added
-// something to what it sent.
+// refuse remembers objects that a URL has and that were refused for their content. The search
+// does not ask for them there again: the name of an object fixes all that it refers to, so that
+// will not change. It asks other URLs, for a server may have added something to its answer.
 func (h *Hunter) refuse(identifier string, ids []string, urls ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -300,10 +298,10 @@ func (h *Hunter) takeable(identifier, u string, ids []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return h.isRefused(identifier, u, id) })
 }
 
-// judge says how a fetch ended. Git's own error counts only where the server did all
-// that was asked of it by HTTP. A fault of this machine has no outcome: no server is
-// to be blamed for it. Nor is one for objects that are refused for what is in them: it
-// gave what was asked for.
+// judge says how a fetch ended. Git's own error counts only if the server did all that was asked
+// of it by HTTP. A fault of this machine has no outcome, since no server is to blame. Objects
+// that are refused for their content have none either: the server gave the objects that were
+// asked for.
 func judge(wanted, found int, cause, git error) queue.Result {
 	r := queue.Result{Found: found}
 	var refused *gitrepo.RefusedObjects
@@ -381,7 +379,7 @@ func outcomeOf(err error) uint32 {
 	return abi.OutcomeProtocol // what net/http makes of an answer that is not HTTP
 }
 
-// OutcomeOfStatus returns the outcome that an HTTP status stands for.
+// OutcomeOfStatus returns the outcome of an HTTP status.
 func OutcomeOfStatus(status int) uint32 {
 	switch {
 	case status == http.StatusTooManyRequests:
@@ -407,7 +405,7 @@ func localFailure(err error) bool {
 		return true
 	}
 	for _, text := range []string{"No space left on device", "Disk quota exceeded", "Read-only file system", "Input/output error", "Too many open files"} {
-		// What a server writes stands behind "remote: ".
+		// Git writes "remote: " before the text of a server.
 		if at := strings.Index(failure.Stderr, text); at >= 0 && !strings.Contains(failure.Stderr[:at], "remote:") {
 			return true
 		}

@@ -41,8 +41,8 @@ func (noDisk) Load(context.Context) (map[string][]byte, error) { return nil, nil
 
 func (noDisk) Save(context.Context, map[string][]byte) error { return nil }
 
-// saveEvery is how long what became known of domains may wait to be kept, in
-// milliseconds. That a request begins is kept before.
+// saveEvery is how long new knowledge of domains may wait for the disk, in milliseconds. The
+// start of a request does not wait.
 const saveEvery = int64(time.Second / time.Millisecond)
 
 // restoreRecords tells the queue what was known of domains before.
@@ -76,9 +76,8 @@ func (h *Hunter) changedRecords(now int64, work []queue.Work) map[string]*queue.
 	return h.queue.Changed()
 }
 
-// keep writes what has become known of domains. What could not be written is tried
-// again, and nobody waits for it: a full disk does not end the hunt. It reports
-// whether nothing is left to be tried.
+// keep writes new knowledge of domains. The hunter tries failed writes again, and nothing waits
+// for them: a full disk does not end the hunt. It reports whether all were written.
 func (h *Hunter) keep(ctx context.Context, records map[string]*queue.Record) bool {
 	if len(records) == 0 {
 		return true

@@ -101,8 +101,8 @@ func (l followers) Follow(removed []*host.Event, held []host.HeldChange) {
 	}
 }
 
-// service is a store, its pipeline, git over HTTP, the forge between them, and the
-// hunter, by one clock. What the forge and the hunter log is its journal.
+// service is a store, its pipeline, git over HTTP, the forge between them, and the hunter, by
+// one clock. Its journal is the log of the forge and the hunter.
 type service struct {
 	t        *testing.T
 	clock    clock
@@ -249,8 +249,7 @@ func (s *service) until(what string, ok func() bool) {
 	testkit.Eventually(s.t, what, ok)
 }
 
-// pass lets time pass, from one thing that is due to the next: whatever is to be done at
-// a time is done in it.
+// pass lets time pass, from one due time to the next. All work of a time is done at that time.
 func (s *service) pass(to time.Duration) {
 	s.t.Helper()
 	end := s.began.Add(to)
@@ -408,7 +407,8 @@ func (l *servers) give(s *service, server int, dir string) {
 	testkit.Git(s.t, dir, "clone", "-q", "--bare", "--no-local", dir, filepath.Join(l.dir, strconv.Itoa(server-1), alice, "demo.git"))
 }
 
-// unreliable is a server that hangs up at the first request, in front of another.
+// unreliable returns a server in front of another. It closes the connection at the first
+// request.
 func unreliable(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

@@ -112,7 +112,7 @@ func (w *waiting) requeue(url string) {
 	w.repo.waits = slices.DeleteFunc(w.repo.waits, func(o *waiting) bool { return o == w })
 }
 
-// back has a repository that was to be served be the next one again.
+// back puts a repository that got no request at the front of the queue again.
 func (w *waiting) back(url string) {
 	w.flying = false
 	w.urls = slices.Insert(w.urls, 0, url)
@@ -289,8 +289,8 @@ func (q *Queue) recordResult(now int64, f *flight, result Result, last Last) {
 	if a.Delay > 0 {
 		d.NotBefore = now + min(a.Delay, q.clamps.MaxRest)
 	}
-	// What was under way when the domain asked for rest ends after that, and takes
-	// nothing of it back.
+	// A request that was under way when the domain asked for rest ends after that, and shortens
+	// no part of the rest.
 	if d.Asked > now {
 		d.NotBefore = max(d.NotBefore, d.Asked)
 	}

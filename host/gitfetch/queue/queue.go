@@ -246,9 +246,9 @@ func (q *Queue) plan(since int64, e Event, next, expires int64) {
 	}
 }
 
-// Released removes an event that waits no more: it was released, whoever brought its data, or
-// it has gone. The search is checked, and ends if nothing is missing. How is the end
-// then: Complete or Forgotten. Where some events were released and others have gone, it
+// Released removes an event that waits no more: it was released, or it has gone. The source of
+// its data does not matter. The queue checks the search, and ends it if nothing is missing. The
+// end is then how: Complete or Forgotten. If some events were released and others have gone, it
 // is Complete.
 func (q *Queue) Released(key string, how Outcome) {
 	r := q.repos[key]
@@ -324,8 +324,8 @@ func (q *Queue) Paused() []Paused {
 	return list
 }
 
-// Work returns what is to be done now. Call it after every other input, and at the time
-// that Due returns.
+// Work returns the work that is due now. Call it after every other input, and at the time that
+// Due returns.
 func (q *Queue) Work(now int64) []Work {
 	for q.timeline.Len() > 0 {
 		r := q.timeline.Top()

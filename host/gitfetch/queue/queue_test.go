@@ -472,9 +472,9 @@ func TestOneMakesWayForOne(t *testing.T) {
 	}
 }
 
-// TestCrowded has forty domains at one address that takes three connections. Whoever
-// finds no room is asked as soon as another request has ended: nothing is counted against
-// a domain or a search, and the address never idles.
+// TestCrowded has forty domains at one address that takes three connections. A domain that finds
+// no room is asked as soon as another request has ended. Nothing counts against a domain or a
+// search, and the address never idles.
 func TestCrowded(t *testing.T) {
 	const domains, room, took = 40, 3, 3000
 	q := New(byTheBook(), DefaultClamps)

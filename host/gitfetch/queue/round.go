@@ -148,8 +148,8 @@ func (q *Queue) start(now int64, f *flight) {
 
 // Result is the result of a request.
 type Result struct {
-	// Skipped says that there was no request, because the URL, or what was missing,
-	// has gone meanwhile. Of the other fields only Missing counts then.
+	// Skipped says that there was no request, because the URL, or the missing objects, had gone
+	// by then. Of the other fields only Missing counts then.
 	Skipped bool
 
 	// Crowded says that there was no request either, because as many connections as there
@@ -217,7 +217,7 @@ func (q *Queue) Done(now int64, t Ticket, result Result) {
 	} else {
 		q.useAddress(now)
 	}
-	// Whoever has waited comes before the round.
+	// Repositories that have waited come before the round.
 	q.serve(now, d)
 	q.useRoom(now)
 	if f.round != nil && !r.gone && r.round == f.round {

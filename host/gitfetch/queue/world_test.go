@@ -193,8 +193,8 @@ func (w *world) keep() {
 	}
 }
 
-// crash ends the process with all that it is doing, and starts it again. What is held
-// is for the caller to add.
+// crash ends the process with all that it is doing, and starts it again. The caller must add the
+// held events.
 func (w *world) crash(t *testing.T) {
 	t.Helper()
 	for _, l := range w.busy {
