@@ -60,7 +60,7 @@ A side-car is signed by its hash alone: a relay with --plugin-signers asks for t
 	return cmd
 }
 
-// claimOf returns what is to be signed of a module, or of a side-car, and its file.
+// claimOf returns the event to sign for a module, or for a side-car, and its file.
 func claimOf(cmd *cobra.Command, path, address string) (file string, e *host.Event, err error) {
 	if filepath.Ext(path) == ".toml" {
 		e, err = author.ClaimSidecar(path)
