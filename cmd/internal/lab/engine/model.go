@@ -255,6 +255,13 @@ func (m *model) page(op *modelOp, theirs []*host.Event) {
 	}
 	pages, again := pagesOf(theirs, size)
 	op.done.Method, op.done.Rounds, op.done.Need = abi.MethodREQ, uint32(pages), uint32(len(theirs))
+	matchers := m.l.t.hash.Matchers([]host.Filter{op.fetch.Filter})
+	for _, e := range theirs {
+		digest := m.l.t.hash.Digest(e)
+		if matchers[0].MatchesByOtherLetter(&digest) {
+			op.done.OtherLetter++
+		}
+	}
 	op.done.Bytes = eventBytes(theirs) + again + pages*eoseBytes
 	m.l.r.counts.reqs += pages
 	m.l.t.e.watch.check.asked(m.l)
