@@ -9,8 +9,8 @@
 //		}
 //	}
 //
-// It stands beside the commands, as the lab does, and outside of internal: a test of any
-// package may use it, those of modules that only have the SDK run talon lab instead.
+// It is part of the commands, as the lab is, but outside of internal: a test of any package
+// of Talon may use it. A module that has only the SDK runs talon lab instead.
 package labtest
 
 import (

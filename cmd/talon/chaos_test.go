@@ -25,9 +25,9 @@ import (
 )
 
 // TestChaos has people publish, listen and push at three nodes of one relay, whichever
-// answers, while nodes are killed and paused and the database ends. What was answered OK
-// is there in the end, and no subscriber has missed it, or had it twice, or in another order
-// than others; all nodes give the same answers, and refs are what the newest states say.
+// answers, while nodes are killed and paused and the database ends. In the end every event
+// that was answered OK is there. Each subscriber has had it once, and in the same order as
+// the others. All nodes give the same answers, and the refs are those of the newest states.
 func TestChaos(t *testing.T) {
 	kinds := []string{"node killed", "node paused", "database restarted", "database ends at once", "node killed while the database ends at once"}
 	if os.Getenv("TALON_TEST_SCALE") == "" {
@@ -108,7 +108,7 @@ func TestChaos(t *testing.T) {
 	lasted := time.Since(began)
 	x.ending.Store(true)
 	workers.Wait()
-	// Whoever subscribes later gets it as well.
+	// A later subscriber gets it as well.
 	last := signAs(t, theLast, nostr.Event{Kind: 1, CreatedAt: nostr.Now() + 600})
 	if a := x.sender(seed, 1000).deliver(last); !a.ok {
 		t.Errorf("the last event: %+v", a)

@@ -163,8 +163,8 @@ func (git inspector) connected(ctx context.Context, dir string) ([]string, error
 	return git.inspect(ctx, dir, func(string) bool { return true }, "rev-list", "--objects", "--all", "--quiet")
 }
 
-// intact reads every object. How objects are made is not looked at: a repository has
-// what its maintainers have signed, and the server does not judge that either.
+// intact reads every object. It ignores faults in the format of objects: a repository has
+// the objects that its maintainers have signed, and the server does not judge them either.
 func (git inspector) intact(ctx context.Context, dir string) ([]string, error) {
 	return git.inspect(ctx, dir, func(line string) bool {
 		for _, about := range []string{"error in ", "warning in ", "notice: ", "dangling ", "warning: "} {

@@ -27,8 +27,8 @@ import (
 )
 
 // TestCluster runs three nodes of one GRASP service, on one database and one folder of
-// repositories. What is announced at one is pushed to at another and cloned from the
-// third; what one node does for all, another does after it was killed or paused.
+// repositories. A repository is announced at one node, pushed to at another and cloned from
+// the third. If a node that has a role for all is killed or paused, another takes the role.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	var database testkit.Postgres // that ends
@@ -65,7 +65,7 @@ func TestCluster(t *testing.T) {
 	announcement := a.held(a.announcement(owner, "x"))
 	one := work.commit("one")
 	state := a.held(a.state(owner, "x", "HEAD", "ref: refs/heads/main", "refs/heads/main", one))
-	// What is a role of one node, each tells the operator.
+	// Each node answers the operator about a role that only one node has.
 	for name, st := range nodes {
 		for command, want := range map[string]string{"hunt status": "\nx ", "sync status": "1 repository followed", "sync now": "compared anew"} {
 			st.until("node "+name+" knows what "+command+" is", func() bool {
@@ -252,7 +252,8 @@ func TestMakeCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What a shell runs in its background ignores ^C, and so would the script.
+			// A shell starts background jobs so that they ignore ^C. The script would
+			// inherit that.
 			heard := make(chan os.Signal, 1)
 			signal.Notify(heard, syscall.SIGINT)
 			err = cmd.Start()

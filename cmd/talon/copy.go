@@ -179,7 +179,7 @@ func (c *copier) change(events []*host.Event, missing []host.ID) error {
 		if !wanted[e.ID] {
 			continue
 		}
-		// What has expired is copied as well: whoever serves it sweeps it.
+		// Expired events are copied as well: the server that opens the copy sweeps them.
 		if _, err := tx.Put(e, 0); err != nil {
 			return err
 		}
@@ -188,8 +188,8 @@ func (c *copier) change(events []*host.Event, missing []host.ID) error {
 	return tx.Commit()
 }
 
-// purgatory copies what waits, with the time since when it does. What has become dormant
-// becomes so again with the next sweep.
+// purgatory copies the events that wait, with the time since when they do. Dormant events
+// become dormant again with the next sweep.
 func (c *copier) purgatory(ctx context.Context) error {
 	return c.from.EachHeld(ctx, func(h host.HeldEvent) error {
 		e, err := wire.ParseEvent(bytes.Clone(h.JSON))

@@ -16,8 +16,8 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 )
 
-// TestCrash kills the server under load, again and again. What it answered OK true
-// is there afterwards, what was deleted is not, and the database is sound.
+// TestCrash kills the server under load, again and again. Afterwards each event that it
+// answered OK true is there, no deleted event is, and the database is sound.
 //
 // TALON_CRASH_ROUNDS sets how often.
 func TestCrash(t *testing.T) {

@@ -267,9 +267,9 @@ func difference(n *devnet.Net, c devnet.Comparison) string {
 
 var errEnded = errors.New("it was to run")
 
-// startTalon starts the Talon in the middle of a network on a new data folder. What it logs,
-// from level warn on unless its own flags say otherwise, goes to log. ended has one value when
-// it has ended; stop ends it, in order if that does not take for ever.
+// startTalon starts the Talon in the middle of a network on a new data folder. Its log goes to
+// log, from level warn on unless its own flags change that. ended has one value when it has
+// ended. stop sends it SIGTERM, and kills it if it has not ended after 20 seconds.
 func (o *devnetRun) startTalon(ctx context.Context, n *devnet.Net, data string, log io.Writer) (ended <-chan error, stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {

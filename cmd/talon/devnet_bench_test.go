@@ -13,9 +13,9 @@ import (
 	"talon/cmd/internal/devnet"
 )
 
-// BenchmarkDevnet is sync with one relay that compares, as an operator sees it: the
-// first sync, the second with nothing new, an event's way from the relay to a
-// subscriber here, and an outage of 30 seconds under 10 events in a second.
+// BenchmarkDevnet is sync with one relay that compares, as an operator sees it. It measures
+// the first sync, the second with nothing new, and an event's way from the relay to a
+// subscriber here. The last part is an outage of 30 seconds under 10 events in a second.
 //
 // Announcements need no git data here (open), so that it is sync that is measured.
 func BenchmarkDevnet(b *testing.B) {
@@ -105,9 +105,9 @@ func BenchmarkOutage(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// outage cuts the first relay off for so long, under 10 events in a second, and returns
-// how much it sends until it is quiet after that, how much of that was to come, and how
-// long it took until it was here.
+// outage cuts the first relay off for the given length, under 10 events in a second. It
+// returns how much the relay sends after that until it is quiet, how much of that Talon
+// needed, and how long it took until that was here.
 func outage(b *testing.B, n *devnet.Net, s *process, length time.Duration) (received, missed float64, back time.Duration) {
 	b.Helper()
 	relay, before := n.Relays[0], eventBytes(n)
@@ -142,7 +142,7 @@ func startBeside(b *testing.B, relay *devnet.Relay, strategy string) *process {
 		"--hunt", "false", "--allow-private", "true", "--bootstrap", relay.URL)...), data)
 }
 
-// eventBytes is how large all events are together that Talon is to have.
+// eventBytes is the size of all events together that Talon should have.
 func eventBytes(n *devnet.Net) (sum float64) {
 	for id := range n.Expected() {
 		e, _ := n.Event(id)

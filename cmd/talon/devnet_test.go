@@ -84,7 +84,7 @@ func devnetCode(t testing.TB, names ...string) string {
 	for i, name := range names {
 		made[i] = "plugins/" + name
 	}
-	// What is there already has passed its tests.
+	// Machine code that is there already has passed its tests.
 	err := addCode(code.dir, plugintest.MachineCode(t, made...))
 	if err == nil {
 		err = linkCompiled(data, code.dir)
@@ -133,9 +133,9 @@ func newMiddleData(t testing.TB) string {
 // they can be.
 func largeNets() bool { return os.Getenv("TALON_TEST_DEVNET") != "" }
 
-// notUnderRace skips what the race detector makes too slow to be relied upon on a busy
-// machine: a server takes 13 seconds of a processor to start, ten times what it takes
-// without. What the servers do is tested under it by the packages that do it.
+// notUnderRace skips tests that the race detector makes too slow on a busy machine: a
+// server takes 13 seconds of a processor to start, ten times what it takes without. The
+// packages of the server have their own tests under the race detector.
 func notUnderRace(t *testing.T) {
 	t.Helper()
 	if race.Detector && !largeNets() {
@@ -196,7 +196,7 @@ func middleArgs(t *testing.T, n *devnet.Net, data, plugins string) []string {
 	return serveArgs(t, data, "--plugins", plugins, "--domain", serviceDomain, "--allow-private", "true", "--bootstrap", n.Relays[0].URL)
 }
 
-// inLine waits until Talon has all that it is to have, and nothing else.
+// inLine waits until Talon has exactly the events that it should have.
 func inLine(t *testing.T, n *devnet.Net, s *process) {
 	t.Helper()
 	for began := time.Now(); ; testkit.Pause(time.Since(began)) {
@@ -233,11 +233,11 @@ func missed(n *devnet.Net, ids []host.ID) string {
 	return b.String()
 }
 
-// TestDevnetStrategies: under the strategies of its two families, with make devnet under each,
-// Talon gets all that belongs to its repositories and nothing else: what is there before it, what
-// is said while it listens, and what is said during outages. Each relay has a part; relays are cut
-// off one after the other, one of them before Talon begins, and now and then a connection breaks.
-// That each strategy keeps to this in a world of the lab, the tests of cmd/internal/lab/engine show.
+// TestDevnetStrategies runs make devnet under the strategies of the two families. Talon gets all
+// that belongs to its repositories and nothing else: events from before its start, events while it
+// listens, and events during outages. Each relay has a part. Relays are cut off one after the other,
+// one of them before Talon begins, and now and then a connection breaks. The tests of
+// cmd/internal/lab/engine show the same for each strategy in a world of the lab.
 func TestDevnetStrategies(t *testing.T) {
 	notUnderRace(t)
 	strategies := map[string]string{"layered-v5": "batch_seconds = 1\n", "mirror": "batch_seconds = 1\n"}

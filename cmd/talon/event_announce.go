@@ -120,8 +120,8 @@ func (a *announcing) send(cmd *cobra.Command, who *signing, how *sending, e *hos
 	}
 }
 
-// event returns the announcement, not signed. What was asked for wrongly is an error
-// here, where its author sees it, and not a repository that nobody finds.
+// event returns the announcement, not signed. A wrong option is an error here, where its
+// author sees it. Otherwise it would make a repository that is hard to find.
 func (a *announcing) event(author host.PubKey) (*host.Event, error) {
 	id := a.identifier
 	if id == "" {

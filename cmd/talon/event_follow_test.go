@@ -10,7 +10,7 @@ import (
 	"talon/sdk/grasp"
 )
 
-// What a run of talon event push has to give back: what its own states took from others.
+// A run of talon event push must give back the refs that its own states took from others.
 func TestLostTo(t *testing.T) {
 	for name, test := range map[string]struct {
 		states string // author, time and refs of each, in the order in which they took effect

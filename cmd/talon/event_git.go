@@ -33,8 +33,8 @@ type localRefs struct {
 	head string            // the branch that HEAD names, "" if it is detached
 }
 
-// readRefs returns the branches, tags and HEAD of a repository. An annotated tag
-// stands for itself, as git push sends it.
+// readRefs returns the branches, tags and HEAD of a repository. An annotated tag counts as
+// the tag object, not as its commit: git push sends it like that.
 func readRefs(ctx context.Context, dir string) (localRefs, error) {
 	list, err := runGit(ctx, dir, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
 	if err != nil {
@@ -101,8 +101,8 @@ func readObjects(ctx context.Context, dir string, names []string) ([]string, err
 	return objects, nil
 }
 
-// contains reports whether the commits behind old are among those behind new. What is
-// not here is not among them.
+// contains reports whether the commits behind old are among those behind new. If the
+// repository lacks one of the two, the answer is false.
 func contains(ctx context.Context, dir, old, new string) bool {
 	_, err := runGit(ctx, dir, "merge-base", "--is-ancestor", old, new)
 	return err == nil
@@ -204,8 +204,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 // manyRefs is the number of refs from which git's own pushes over HTTP take noticeable time, which
-// grows with their square. How many a server has is not asked: with --prune, the helper does no
-// harm where they are few.
+// grows with their square. The command does not ask how many refs a server has: with --prune, the
+// helper does no harm if they are few.
 const manyRefs = 1000
 
 // remoteHelper is what has git push by package gitremote. The zero value leaves git as it is.
@@ -215,9 +215,9 @@ type remoteHelper struct {
 }
 
 // newRemoteHelper returns the helper for a push with arguments that may name many refs: those of a
-// repository of many branches and tags, or with --prune those of the server. It cannot stand in for
-// git's own where settings are that only git knows, or names that no option can hold. Then it
-// leaves git as it is.
+// repository of many branches and tags, or with --prune those of the server. It cannot replace
+// git's own helper if there are settings that only git knows, or names that no option can hold.
+// Then it leaves git as it is.
 func newRemoteHelper(ctx context.Context, repository string, args []string, prunes bool) remoteHelper {
 	var h remoteHelper
 	list, err := runGit(ctx, repository, "for-each-ref", "--count="+strconv.Itoa(manyRefs+1), "--format=x", "refs/heads", "refs/tags")

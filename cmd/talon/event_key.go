@@ -210,8 +210,8 @@ func (k secretKey) public() (host.PubKey, error) { return schnorr.PublicKey(k) }
 
 var errSecretInEvent = errors.New("the event holds the secret key that signs it: everybody would read it")
 
-// sign completes an event: its author, id, signature and JSON. What it returns
-// has passed the checks that a relay makes.
+// sign completes an event: its author, id, signature and JSON. The signed event has passed
+// the checks that a relay makes.
 func (k secretKey) sign(e *host.Event) error {
 	if err := checkText(e); err != nil {
 		return err

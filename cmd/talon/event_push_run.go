@@ -135,8 +135,8 @@ func (r *pushRun) once() (lacks []string, err error) {
 		case held && r.overtaken():
 			return []string{"another state took effect"}, nil
 		case !held && r.intent.removes():
-			// The server removes what is to go by itself, and git push knows no way to
-			// remove what is not there.
+			// The server itself removes refs that the state does not name. git push cannot
+			// remove a ref that is gone.
 			fmt.Fprintln(r.cmd.ErrOrStderr(), nothingLeft)
 			moves = false
 		}
@@ -234,8 +234,9 @@ func (r *pushRun) checkUnsigned() error {
 		strings.Join(shorten(slices.Compact(lost)), ", "))
 }
 
-// plan returns how the state in effect becomes that of the push. What earlier states of this run
-// took from others comes back, but for removals: those are only noted.
+// plan returns how the state in effect becomes that of the push. plan gives back the refs that
+// earlier states of this run took from others. It does not repeat removals of others: it only
+// notes them.
 func (r *pushRun) plan() (*statePlan, error) {
 	want := newPlan(r.served.state)
 	states, _ := r.states.list()
@@ -283,8 +284,8 @@ func (r *pushRun) sign(plan *statePlan) error {
 
 // push pushes. The hook has been asked before the state was signed.
 //
-// A server that has all that the state names removes what is to go by itself, and git push
-// fails where it finds that gone.
+// A server that has all that the state names removes the other refs itself. git push fails
+// if a ref that it should remove is gone.
 func (r *pushRun) push() error {
 	git := r.process(r.cmd.Context(), r.args, "--no-verify")
 	git.Stdin, git.Stdout, git.Stderr = r.cmd.InOrStdin(), r.cmd.OutOrStdout(), r.cmd.ErrOrStderr()

@@ -71,7 +71,7 @@ func (p *pusher) clone(url, name string) *pusher {
 	return &pusher{T: p.T, key: p.key, dir: dir}
 }
 
-// lateServer passes connections on to a server. What a client sends first is late.
+// lateServer passes connections on to a server. It delays the first bytes of a client.
 func lateServer(t *testing.T, address string, delay time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -152,7 +152,8 @@ func pushesMeet(t *testing.T, s *process) {
 	}
 }
 
-// All that one client sends is two seconds late. Meanwhile another one pushes four branches.
+// All that one client sends is two seconds late. In that time another one pushes four
+// branches.
 func pushOfSlowClient(t *testing.T, s *process) {
 	alice, path := hosted(t, s, "slow")
 	late := lateServer(t, strings.TrimPrefix(s.url, "ws://"), 2*time.Second)

@@ -79,7 +79,7 @@ type query struct {
 	limit  int
 }
 
-// newQuery reads a filter, puts hex for what stands there as people write it, and
+// newQuery reads a filter, replaces keys and ids in the forms that people write by hex, and
 // gives it a limit.
 func newQuery(text []byte, limit int) (*query, error) {
 	lim := wire.Limits{Values: 100_000}
@@ -293,8 +293,8 @@ func (a asker) close() {
 	}
 }
 
-// events returns the events of a kind and an identifier that the relays serve, those
-// of some authors or of anybody. What a relay sends is checked.
+// events returns the events of a kind and an identifier that the relays serve, those of
+// some authors or of anybody. It checks each event that a relay sends.
 func (a asker) events(ctx context.Context, kind host.Kind, identifier string, authors []grasp.PubKey) ([]*host.Event, error) {
 	var list []*host.Event
 	for _, t := range a {

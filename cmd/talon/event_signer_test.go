@@ -181,7 +181,7 @@ func TestRemoteSigner(t *testing.T) {
 	fails("are both set", "sign", "--content", "x")
 	t.Setenv(keyFileVar, "")
 
-	// What the signer sends back must be what it got.
+	// The signer must send back the event that it got.
 	for name, lie := range map[string]func(e *nostr.Event){
 		"another content": func(e *nostr.Event) { e.Content = "other" },
 		"another time":    func(e *nostr.Event) { e.CreatedAt++ },

@@ -97,7 +97,7 @@ func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, add
 		case n == maxStates || cmd.Flags().Changed("created-at"):
 			return errOlder
 		}
-		// What changed meanwhile must not be lost.
+		// The next state must keep the changes of the newer one.
 		refused = e.CreatedAt
 		fmt.Fprintln(cmd.ErrOrStderr(), "a relay has a newer state: the state is made again")
 		if err := pause(cmd.Context(), n); err != nil {
@@ -191,8 +191,8 @@ func checkState(e *host.Event) error {
 	return nil
 }
 
-// setTime gives an event its time. That is after the newest version that is known: of two in one
-// second the one with the lower id would count.
+// setTime gives an event its time. The time is after that of the newest known version: of two in
+// one second the one with the lower id would count.
 func (s *signing) setTime(e *host.Event, newest int64) error {
 	e.CreatedAt = s.time()
 	if e.CreatedAt > newest {
@@ -243,15 +243,15 @@ func (p *statePlan) event(identifier string) (*host.Event, error) {
 	return e, checkState(e)
 }
 
-// statePlan is a new state beside the one in effect. Refs are objects by name.
+// statePlan is a new state together with the one in effect. Refs are objects by name.
 type statePlan struct {
 	now, next     map[string]string
 	nowHead, head string
 	kept          int // refs of the state in effect that are not in the local repository
 }
 
-// planState returns the state in effect, nil if there is none, with the local refs
-// over it. What is not in the local repository stays, or goes with prune.
+// planState returns the state in effect, nil if there is none, with the local refs over it.
+// Refs that the local repository lacks stay; prune removes them.
 func planState(inEffect *grasp.State, local map[string]string, prune bool) (*statePlan, error) {
 	p := newPlan(inEffect)
 	for ref := range p.now {
@@ -288,8 +288,8 @@ func (p *statePlan) check() error {
 	return nil
 }
 
-// setHead moves HEAD to a branch that was asked for. Where nothing was asked for it stays;
-// in a first state it is that of the local repository, or the only branch.
+// setHead moves HEAD to a branch that was asked for. Otherwise HEAD stays. In a first state
+// it is that of the local repository, or the only branch.
 func (p *statePlan) setHead(asked, local string) error {
 	if asked != "" {
 		if !strings.HasPrefix(asked, "refs/") {

@@ -20,8 +20,8 @@ import (
 	"talon/sdk/grasp"
 )
 
-// What is announced for a server is what the server looks for: the rules of both
-// sides must not drift apart.
+// An announcement lists a server by the rules with which the server looks for itself. The
+// two must not drift apart.
 func TestAnnouncementListsServer(t *testing.T) {
 	var author host.PubKey
 	if !host.ParseHex(author[:], pubkey("alice")) {
@@ -135,7 +135,7 @@ func secretOf(t *testing.T, name string) (k secretKey) {
 	return k
 }
 
-// What is signed is what a relay takes, whatever its text.
+// A relay takes each event that is signed, whatever its text.
 func TestSign(t *testing.T) {
 	k := secretOf(t, "alice")
 	for _, content := range []string{"", "é🦀", "\u0000\u001f\u007f\u2028 <&>\"\\\b\f\n\r\t", strings.Repeat("x", 1<<20)} {
@@ -267,7 +267,7 @@ func TestQueryEndlessRelay(t *testing.T) {
 	}
 }
 
-// What a relay says is shown, and a terminal does not obey it.
+// The text of a relay is shown, and a terminal does not obey it.
 func TestRelayTextIsPlain(t *testing.T) {
 	e := signAs(t, "alice", nostr.Event{Kind: 1, Content: "x"})
 	notice := `["NOTICE","\u001b[2Jgone\u0007` + strings.Repeat("long", 1000) + `"]`

@@ -222,7 +222,8 @@ func TestGitServe(t *testing.T) {
 	}
 }
 
-// What would attack whoever clones is refused, in git's words; old histories are not.
+// The server refuses objects that would attack those who clone them, in git's words. It
+// takes old histories.
 func TestGitServeRefusesAttacks(t *testing.T) {
 	t.Parallel()
 	dir, work := t.TempDir(), filepath.Join(t.TempDir(), "work")

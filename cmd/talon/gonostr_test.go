@@ -302,7 +302,7 @@ func goNostrAuth(t *testing.T, ctx context.Context, s *process, r *nostr.Relay) 
 	if len(mustQuery(t, ctx, goNostr(t, s), nostr.Filter{IDs: []string{protected.ID}})) != 1 {
 		t.Error("a protected event may be read by anybody")
 	}
-	// What was signed for another relay, or long ago, proves nothing here.
+	// An event that was signed for another relay, or long ago, proves nothing here.
 	for what, change := range map[string]func(*nostr.Event){
 		"another relay":     func(e *nostr.Event) { e.Tags[0][1] = "wss://relay.example.com" },
 		"another challenge": func(e *nostr.Event) { e.Tags[1][1] = strings.Repeat("0", 64) },

@@ -13,9 +13,9 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 )
 
-// TestGraspCrash kills the service at random moments while people announce, sign and
-// push. Whatever it answered OK is held or served afterwards, and no push is lost that
-// git reported as done: a state that waits takes its push without being sent again.
+// TestGraspCrash kills the service at random moments while people announce, sign and push.
+// Afterwards each event that it answered OK is held or served, and each push that git
+// reported as done is there. A state that waits takes its push without being sent again.
 // Events and repositories agree each time.
 func TestGraspCrash(t *testing.T) {
 	data := graspData(t)

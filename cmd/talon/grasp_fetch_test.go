@@ -122,11 +122,11 @@ func (w *archiveWorld) said() []*nostr.Event {
 	return []*nostr.Event{issue, patch, comment, status}
 }
 
-// TestArchiveFollows: an archive (GRASP-05) is given nothing but an announcement that
-// does not list it. It follows the relays that this one names, as it does for a
-// repository of its own, and fetches git data from its clone URLs: what was there before,
-// what comes while it runs, and what comes while it does not. No relay is known to it
-// beside these.
+// TestArchiveFollows: an archive (GRASP-05) is given nothing but an announcement that does
+// not list it. It follows the relays that the announcement names, as it does for a
+// repository of its own, and fetches git data from its clone URLs. It gets the data from
+// before, from the time while it runs, and from the time while it does not. It knows no
+// other relay.
 func TestArchiveFollows(t *testing.T) {
 	w := newArchiveWorld(t)
 	announcement := w.announce()
@@ -214,8 +214,8 @@ func (w *archiveWorld) operator(t *testing.T) {
 	}
 }
 
-// refusesPushes: whoever pushes to an archive without a state learns what it is, and
-// is not asked to publish a state; and no page asks for pushes.
+// refusesPushes: an archive answers a push without a state by saying what it is. It does
+// not ask for a state, and no page asks for pushes.
 func (w archiveWorld) refusesPushes(t *testing.T) {
 	t.Helper()
 	st := w.archive
@@ -313,8 +313,9 @@ func TestHuntAfterRestart(t *testing.T) {
 	}
 }
 
-// TestHuntOfRefusedContent has a git server serve what attacks whoever clones, signed by
-// its maintainer. It is not taken, the operator sees why, and the server is not blamed.
+// TestHuntOfRefusedContent has a git server serve objects that attack those who clone them,
+// signed by its maintainer. Talon does not take them, the operator sees why, and the server
+// is not blamed.
 func TestHuntOfRefusedContent(t *testing.T) {
 	data := graspData(t)
 	t.Parallel()

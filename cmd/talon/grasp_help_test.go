@@ -29,7 +29,7 @@ import (
 // serviceDomain is how the GRASP services of the tests are called from outside.
 const serviceDomain = "relay.test"
 
-// What the service says, word for word: purgatory to an event that waits for its git data,
+// Answers of the service, word for word: purgatory to an event that waits for its git data,
 // archiveReason to a push.
 const (
 	purgatory           = "purgatory: won't be served until git data arrives"
@@ -51,9 +51,9 @@ var graspTested struct {
 	err error
 }
 
-// graspData returns a new data folder with machine code of its own: a server removes
-// what it does not use of it, which another one may be about to load. So it is asked for
-// before other tests run beside this one.
+// graspData returns a new data folder with machine code of its own. A server removes
+// machine code that it does not use, which another one may be about to load. So a test
+// calls it before other tests run in parallel.
 func graspData(t testing.TB) string {
 	t.Helper()
 	graspTested.Do(func() {
@@ -77,8 +77,8 @@ func startGrasp(t testing.TB, data, plugins string, args ...string) *process {
 	return start(t, data, append([]string{"--plugins", plugins, "--domain", serviceDomain}, args...)...)
 }
 
-// configure gives a plugin its settings while the server runs. They are in effect when
-// it returns: the command waits for what lies in the folder.
+// configure gives a plugin its settings while the server runs. They are in effect when it
+// returns: the command waits for the files in the folder.
 func configure(t testing.TB, s *process, dir, name, settings string) {
 	t.Helper()
 	drop(t, dir, name+".toml", []byte("mode = \"enforce\"\n[config]\n"+settings+"\n"))

@@ -67,7 +67,8 @@ func refusedPushes(st *story) {
 	work.cannotPush(outside, url, two+":refs/nostr/"+id, two+":refs/notes/x")
 	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+one)
 	work.cannotPush("the newest state event does not delete it", url, ":refs/heads/main")
-	// Also one that the state does say, as long as the push says something else besides.
+	// A push is refused as a whole: also the ref that the state names, if another ref comes
+	// with it.
 	st.held(st.state(owner, "demo", "refs/heads/main", two))
 	work.cannotPush("refs/heads/extra", url, two+":refs/heads/main", two+":refs/heads/extra")
 	work.cannotPush(outside, url, two+":refs/heads/main", two+":refs/notes/x")
@@ -159,8 +160,8 @@ func protocols(st *story) {
 	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+big)
 }
 
-// fetchByID: a client wants one commit that no ref is at, and one that refs were at
-// before: what is reachable is given, what is not here is not.
+// fetchByID: a client wants one commit that no ref is at, and one that refs were at before:
+// the server gives a reachable commit, and refuses one that it lacks.
 func fetchByID(st *story) {
 	owner := st.who("owner")
 	url := st.repo(owner, "demo")

@@ -97,8 +97,8 @@ archive_services = ["their.test"]`)
 }
 
 // TestGraspModeration: the operator denies an author, a repository and a name, and then
-// hosts chosen repositories only, while the service runs; NIP-11 follows. What was
-// here before stays, but for what is denied.
+// hosts chosen repositories only, while the service runs; NIP-11 follows. Earlier events
+// and repositories stay, unless they are denied.
 func TestGraspModeration(t *testing.T) {
 	data := graspData(t)
 	t.Parallel()

@@ -71,7 +71,7 @@ func pullRequest(st *story) {
 	issue := st.stored(st.event(contributor, 1621, nostr.Tag{"a", address}))
 	work.cannotPush("the event with this id is not a pull request", url, one+":"+nostrRef+issue.ID)
 
-	// What a maintainer pushes afterwards leaves them alone.
+	// A later push of a maintainer leaves them alone.
 	work.git("reset", "-q", "--hard", two)
 	st.stored(st.state(owner, "demo", "refs/heads/main", two))
 	st.until("main has moved", func() bool { return strings.Contains(st.refsOf(url), "refs/heads/main="+two) })
@@ -80,9 +80,9 @@ func pullRequest(st *story) {
 	}
 }
 
-// ownPlace: a contributor leaves the commits of a pull request under /prs/ of her own
-// key (GRASP-06), for a repository that is announced here: it is served, its ref is in
-// the repository as well, and nothing of the repository is under /prs/.
+// ownPlace: a contributor leaves the commits of a pull request under /prs/ of her own key
+// (GRASP-06), for a repository that is announced here. The pull request is served, and its
+// ref is in the repository as well. Nothing of the repository is under /prs/.
 func ownPlace(st *story) {
 	owner, contributor := st.who("owner"), st.who("contributor")
 	url, prs := st.repo(owner, "demo"), st.prs(contributor, "demo")
@@ -169,9 +169,9 @@ func ownPlaceFirst(st *story) {
 	st.getRefs(url, append([]string{"HEAD=refs/heads/main", "refs/heads/main=" + one}, both...)...)
 }
 
-// ownPlaceRefusals: what is not a pull request of the place's own signer, for the
-// place's own identifier and with its own tip, is not taken there; and never because
-// something was "not found", by which clients tell that the place is off.
+// ownPlaceRefusals: a place takes only pull requests of its own signer, for its own
+// identifier and with their own tip. A refusal never says "not found", by which clients
+// tell that the place is off.
 func ownPlaceRefusals(st *story) {
 	owner, contributor, stranger := st.who("owner"), st.who("contributor"), st.who("stranger")
 	prs := st.prs(contributor, "demo")
@@ -230,7 +230,7 @@ func ownPlaceRefusals(st *story) {
 	if got := st.refsOf(prs); got != nostrRef+foreign.ID+"="+one && got != "" {
 		st.Errorf("the place has %s", got)
 	}
-	// What is right is still taken.
+	// A right one is still taken.
 	work.push(prs, one+":"+nostrRef+pr.ID)
 	st.wantServed(pr, true)
 	// No other way leads to a place.

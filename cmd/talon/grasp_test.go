@@ -177,7 +177,7 @@ func deletedAlready(st *story) {
 		st.Errorf("a push with a deletion of what is gone: %q", got.body)
 	}
 	st.wantRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+two)
-	// What the state has is not deleted, whatever a client thinks is there.
+	// The server never deletes a ref that the state has, whatever object the client names.
 	got = st.ask("POST", path+"/git-receive-pack", []byte(pkt(zeroObject+" "+zeroObject+" refs/heads/main\x00report-status")+"0000"), "Content-Type", pushRequest)
 	if !strings.Contains(got.body, "ng refs/heads/main ") {
 		st.Errorf("a deletion of what is there: %q", got.body)
@@ -448,9 +448,9 @@ func maintainers(st *story) {
 	}
 }
 
-// maintainersFollow: two who maintain each other's repositories push to one, and the
-// other has it a moment later. Whoever names them without being named gets the data,
-// and is not served for it.
+// maintainersFollow: two who maintain each other's repositories push to one, and the other
+// has it a moment later. A stranger who names them without being named gets the data, but
+// is not served for it.
 func maintainersFollow(st *story) {
 	owner, maintainer, stranger := st.who("owner"), st.who("maintainer"), st.who("stranger")
 	work := st.folder()
@@ -510,8 +510,8 @@ func whoMaySign(st *story) {
 	st.refused(st.state(owner, id+"x", "refs/heads/main", commit), notAnnouncedReason)
 }
 
-// impossibleStates: what a state says is not judged when it comes. What no data can
-// meet waits in vain, allows nothing, and is in nobody's way.
+// impossibleStates: the server does not judge the refs of a state when it comes. A state
+// that no data can meet waits in vain, allows no push, and blocks nobody.
 func impossibleStates(st *story) {
 	owner := st.who("owner")
 	url := st.repo(owner, "demo")
@@ -567,8 +567,8 @@ func stateOfWhatIsHere(st *story) {
 	st.getRefs(url, "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/heads/old/deep="+two)
 }
 
-// olderStates: two states wait. The older one allows its push and is served, though a
-// newer one still waits; then the newer one. What was served is never rolled back.
+// olderStates: two states wait. The older one allows its push and is served, though a newer
+// one still waits; then the newer one. A served state is never rolled back.
 func olderStates(st *story) {
 	owner := st.who("owner")
 	url := st.repo(owner, "demo")

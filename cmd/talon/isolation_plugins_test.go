@@ -21,11 +21,11 @@ import (
 	"talon/sdk/abi"
 )
 
-// BenchmarkIsolationPlugins has somebody attack a server by events that are hard for
-// one of its modules, 50 a second over one connection with throwaway keys, or by a
-// module that is hard to compile. Somebody else publishes one event after another: it
-// reports how long they take and how many are refused, alone and beside each attack.
-// Run it with scripts/isolation, for two binaries to compare.
+// BenchmarkIsolationPlugins has somebody attack a server by events that are hard for one of
+// its modules, 50 a second over one connection with throwaway keys, or by a module that is
+// hard to compile. Somebody else publishes one event after another: it reports how long
+// they take and how many are refused, alone and during each attack. Run it with
+// scripts/isolation, for two binaries to compare.
 func BenchmarkIsolationPlugins(b *testing.B) {
 	for _, attack := range attacks() {
 		b.Run(strings.ReplaceAll(attack.name, " ", "-"), func(b *testing.B) {

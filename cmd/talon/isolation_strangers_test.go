@@ -78,8 +78,8 @@ func announceAll(b *testing.B, s *server, n int) (times []time.Duration) {
 	return times
 }
 
-// BenchmarkIsolationStrangers announces repositories, one at a time, beside 8 clients
-// whose states of one identifier are refused, while many others announce it.
+// BenchmarkIsolationStrangers announces repositories, one at a time. At the same time 8
+// clients send states of one identifier, which are refused, while many others announce it.
 func BenchmarkIsolationStrangers(b *testing.B) {
 	const announced, mine = 800, 100
 	for _, attacked := range []bool{false, true} {
@@ -211,8 +211,8 @@ func BenchmarkIsolationContention(b *testing.B) {
 	}
 }
 
-// BenchmarkIsolationBystander publishes plain notes, one at a time, beside clients whose
-// events make decisions slow or fail.
+// BenchmarkIsolationBystander publishes plain notes, one at a time, while events of other
+// clients make decisions slow or fail.
 func BenchmarkIsolationBystander(b *testing.B) {
 	const notes = 300
 	for _, word := range []string{"", "broad", "loop", "repeats"} {
@@ -257,7 +257,7 @@ func BenchmarkIsolationBystander(b *testing.B) {
 	}
 }
 
-// storm sends events, some at a time, until it is to stop.
+// storm sends events, some at a time, until stop is set.
 func storm(p *peer, events []signed, stop *atomic.Bool) {
 	const window = 8
 	flying := 0
@@ -278,8 +278,8 @@ func storm(p *peer, events []signed, stop *atomic.Bool) {
 	_ = p.Close()
 }
 
-// bombPack is a pack with a chain of deltas, or with deltas that are all of one object:
-// each copies it three times, 16 MB at a time, so that it stands for 50 MB. Before and
+// bombPack is a pack with a chain of deltas, or with deltas that are all of one object.
+// Each delta copies it three times, 16 MB at a time, and so expands to 50 MB. Before and
 // after them are bytes that do not compress.
 func bombPack(before, deltas int, wide bool, after int) []byte {
 	const piece = 0xffffff // the longest that an instruction of a delta copies
@@ -326,11 +326,11 @@ func bombPack(before, deltas int, wide bool, after int) []byte {
 	return append(b.Bytes(), sum[:]...)
 }
 
-// BenchmarkIsolationPacks announces repositories, one at a time, beside 4 clients that
-// push packs, each for a pull request that nobody has heard of: some stand for more than
-// they may, and it reports how much of them is read until they are refused; others for as
-// much as they may, and git inflates them, to find that what was pushed is not in them.
-// Loopback has no budget of processor time: elsewhere it has ten minutes in an hour.
+// BenchmarkIsolationPacks announces repositories, one at a time, while 4 clients push
+// packs, each for an unknown pull request. Some packs expand to more than the limit, and it
+// reports how much of them is read until they are refused. Others expand to just the limit:
+// git inflates them, and finds that they lack the pushed commit. Loopback has no budget of
+// processor time: elsewhere it has ten minutes in an hour.
 func BenchmarkIsolationPacks(b *testing.B) {
 	const mine = 300
 	for _, attack := range []struct {

@@ -30,8 +30,8 @@ import (
 )
 
 // TestDevnetLab: one network at both levels of the lab, and as it is: the server as a
-// process, relays behind sockets, signatures that are checked. What is here at the end is
-// the same, and what relays send at the level of the wire differs by 5 % at most.
+// process, relays behind sockets, signatures that are checked. The events at the end are
+// the same. The bytes that relays send differ by 5 % at most at the level of the wire.
 func TestDevnetLab(t *testing.T) {
 	if !largeNets() {
 		t.Skip("takes a minute for each strategy")
@@ -138,8 +138,8 @@ func signed(t *testing.T, w *world.World, urls []string) (events []*host.Event) 
 	return events
 }
 
-// asItIs runs a world as it is, in its own time, and returns what the relays sent when it
-// has all that it is to have.
+// asItIs runs a world as it is, in real time. When Talon has all events that it should
+// have, it returns how much the relays sent.
 func asItIs(t *testing.T, w *world.World, plugins string) (sent float64) {
 	var relays []*server.Server
 	var urls, first []string

@@ -56,7 +56,7 @@ The page is one file that needs no network. The first variant of a world is the 
 	return cmd
 }
 
-// readRuns opens a file of runs. What it says is anybody's.
+// readRuns opens a file of runs. The file is not trusted: its errors are made plain text.
 func readRuns(path string, read func(io.Reader) error) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -181,7 +181,7 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 	return nil
 }
 
-// variants reads the scenario and the modules, and what is to be varied.
+// variants reads the scenario and the modules, and makes the variants to compare.
 func (o *labOptions) variants(ctx context.Context, path string, jobs int, w io.Writer) (list []runner.Variant, err error) {
 	if o.level != "" && o.level != string(result.Wire) && o.level != string(result.Model) {
 		return nil, fmt.Errorf("level %q: want wire or model", o.level)

@@ -244,8 +244,8 @@ func freeAddress(b *testing.B) string {
 	return free.Addr().String()
 }
 
-// pushTo announces a repository, and pushes commits to it. What is refused because of all
-// the other work is tried again; it returns how often that was.
+// pushTo announces a repository, and pushes commits to it. It repeats a push that is
+// refused because of all the other work, and returns how often.
 func pushTo(b *testing.B, s *server, pushes int) (again int) {
 	dir, key, path := b.TempDir(), filepath.Join(b.TempDir(), "me.key"), programPath(b)
 	run := func(tries int, name string, args ...string) string {
@@ -303,8 +303,8 @@ var soak = flag.Duration("soak", 2*time.Minute, "how long BenchmarkSoak lasts")
 
 // BenchmarkSoak has a server work for a long time (scripts/soak): events, broad questions,
 // clients that come and go, new repositories and pushes, and plugins whose side-cars change.
-// It fails if the memory that belongs to no file is not level: what the last quarter of the
-// time has must be no more than the second had, but for what the garbage collector moves.
+// It fails if anonymous memory grows: the last quarter of the time may use only as much as
+// the second, apart from changes by the garbage collector.
 func BenchmarkSoak(b *testing.B) {
 	const (
 		events, clients = 1000, 50 // of a round

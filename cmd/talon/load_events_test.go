@@ -80,7 +80,7 @@ func draft(i int, pubkey host.PubKey) *host.Event {
 	return e
 }
 
-// seal sets the text, with content that makes it as long as it is to be.
+// seal sets the text, with content that gives it its length.
 func seal(e *host.Event) {
 	e.Content = ""
 	e.Content = strings.Repeat("lorem ipsum dolor sit amet, ", eventSize)[:max(0, eventSize-len(e.AppendJSON(nil)))]
@@ -122,8 +122,8 @@ func sign(tb testing.TB, from, to int) []signed {
 
 func author(i int) host.PubKey { return numbered('k', i%authors) }
 
-// small is the i-th event of the database for reconciliation, one a second. It has
-// neither tags nor content: all that is read of it lies in an index.
+// small is the i-th event of the database for reconciliation, one a second. It has neither
+// tags nor content: an index has all that is read of it.
 func small(i int) *host.Event {
 	e := &host.Event{ID: numbered('i', i), PubKey: author(i), CreatedAt: epoch + int64(i), Kind: 1}
 	e.JSON = e.AppendJSON(nil)

@@ -226,8 +226,8 @@ func crowd() (frames []string) {
 	return frames
 }
 
-// BenchmarkServerCrowd asks a small question again and again, alone and beside 30
-// connections that ask broad ones without a pause, or for events that are in memory.
+// BenchmarkServerCrowd asks a small question again and again, alone and while 30
+// connections ask broad ones without a pause, or ask for events that are in memory.
 func BenchmarkServerCrowd(b *testing.B) {
 	b.Run("broad", func(b *testing.B) { besideCrowd(b, crowd()) })
 	b.Run("newest", func(b *testing.B) {

@@ -15,9 +15,9 @@ import (
 	"talon/internal/testkit"
 )
 
-// BenchmarkServerNodes publishes 30,000 events at the nodes of one relay at once. Meanwhile
-// somebody publishes at the first, one event after the other, for a subscriber at the last.
-// PostgreSQL is on the same processors, and waits for no disk.
+// BenchmarkServerNodes publishes 30,000 events at the nodes of one relay at once. At the
+// same time somebody publishes at the first, one event after the other, for a subscriber at
+// the last. PostgreSQL is on the same processors, and waits for no disk.
 func BenchmarkServerNodes(b *testing.B) {
 	const n, probes = 30_000, 300
 	for _, nodes := range []int{1, 3} {

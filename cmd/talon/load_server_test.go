@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is what the load is put on: the binary that make build made, with its
-// modules in the folder plugins beside it.
+// program is the binary under load: the one that make build made, with its modules in the
+// folder plugins next to it.
 var (
 	program = flag.String("program", "../../bin/talon", "the talon binary that the server benchmarks measure")
 	further = flag.String("serve", "", "further flags of talon serve, to compare settings")
@@ -54,7 +54,7 @@ func programPath(tb testing.TB) string {
 	return path
 }
 
-// bundled returns a folder with the modules beside the program, as they come.
+// bundled returns a folder with the modules of the program, unchanged.
 func bundled(tb testing.TB) string {
 	tb.Helper()
 	dir := tb.TempDir()

@@ -62,8 +62,8 @@ func BenchmarkServerSwap(b *testing.B) {
 	}
 }
 
-// BenchmarkServerFirstSwap drops a module that has never been compiled, under
-// load: metering, compiling and the self-test run beside the relay.
+// BenchmarkServerFirstSwap drops a module that has never been compiled, under load:
+// metering, compiling and the self-test run while the relay works.
 func BenchmarkServerFirstSwap(b *testing.B) {
 	const n = 20_000
 	for b.Loop() {

@@ -20,7 +20,7 @@ import (
 //
 //	make build && go test -run '^$' -bench ServerAccept -benchtime 1x ./cmd/talon
 //
-// and all of them, beside what they are to reach, with make bench.
+// and all of them, with their targets, with make bench.
 
 const (
 	publishers = 8  // connections

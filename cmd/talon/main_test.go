@@ -196,8 +196,8 @@ type process struct {
 	log []string
 }
 
-// launch starts a program that is to serve, and waits until it does. A program
-// that ends before is an error with what it wrote.
+// launch starts a server program, and waits until it serves. A program that ends before is
+// an error with what it wrote.
 func launch(cmd *exec.Cmd) (*process, error) {
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

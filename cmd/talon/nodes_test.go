@@ -160,7 +160,7 @@ func TestNodes(t *testing.T) {
 
 	known := &promises{stored: map[string]bool{}, doubtful: map[string]bool{}, deleted: map[string]bool{}}
 	// load publishes from two connections to each node until each has had its answers, and
-	// reports each to answered. A node may end meanwhile, or say that it could not.
+	// reports each to answered. A node may end during that time, or say that it could not.
 	load := func(t *testing.T, round int, answered func(int64), nodes ...*process) {
 		var count atomic.Int64
 		var all sync.WaitGroup
@@ -234,7 +234,7 @@ func TestNodes(t *testing.T) {
 		restart.Wait()
 		until(t, "it can be written again", func() bool { return connect(t, b).publish(t, last).ok })
 		for _, r := range readers {
-			// What is deleted by the time when other nodes can read it again, they do not get.
+			// Other nodes miss an event that is deleted before they can read again.
 			<-r.done
 			r.ids = slices.DeleteFunc(r.ids, func(id string) bool { return known.doubtful[id] })
 		}
@@ -354,7 +354,7 @@ func TestSharedPlugins(t *testing.T) {
 		t.Errorf("the words of %d accepted events have changed %d times, the plugins %d times", len(ids), turns, switches+1)
 	}
 
-	// What an author may send, he may send to all together.
+	// The rate of an author holds for all nodes together.
 	const perMinute = 60
 	drop(t, folder, "rate.toml", fmt.Appendf(nil, "[config]\nper_author_events_per_minute = %d\n", perMinute))
 	drop(t, folder, "rate.wasm", bundledModule(t, "rate"))

@@ -37,7 +37,7 @@ If a check fails, nothing changes. No event is lost or answered twice: what is b
 	})
 }
 
-// readSignature reads the signature beside a module, nil if there is none.
+// readSignature reads the signature file of a module, nil if there is none.
 func readSignature(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -110,7 +110,7 @@ func literally(t *testing.T, page string) (out, said string) {
 		t.Fatal(err)
 	}
 	if strings.Contains(script, "talon lab run") {
-		// The program of the tests has no bundled modules beside it: files of the folder come first.
+		// The program of the tests has no folder of bundled modules: files of the folder come first.
 		for _, name := range []string{"layered-v2", "layered-v5", "polite", "adaptive", "eager"} {
 			if !strings.Contains(script, name) {
 				continue

@@ -60,7 +60,7 @@ A side-car is signed by its hash alone: a relay with --plugin-signers asks for t
 	return cmd
 }
 
-// claimOf returns what is to be signed of a module, or of a side-car, and its file.
+// claimOf returns the event to sign for a module, or for a side-car, and its file.
 func claimOf(cmd *cobra.Command, path, address string) (file string, e *host.Event, err error) {
 	if filepath.Ext(path) == ".toml" {
 		e, err = author.ClaimSidecar(path)
@@ -79,7 +79,7 @@ func pluginVerifyCommand() *cobra.Command {
 		Use:   "verify MODULE.wasm",
 		Short: "See who signed a module, and whether it is still the same",
 		Long: `Check that a module is the one that its signature names, byte for byte, and asks for no other capabilities; show who signed it.
-Who that is, is for you to know: say it with --by.`,
+Only you know who should have signed it: name that key with --by.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&file, "signature", "", "the signature (default MODULE.wasm"+plugin.SignatureSuffix+"): a `file`")

@@ -14,7 +14,7 @@ import (
 	"talon/cmd/internal/author"
 )
 
-// vectorsFile is what a folder has vectors in, beside those of its manifest.
+// vectorsFile is the file of a folder with more vectors than those of its manifest.
 const vectorsFile = "vectors.jsonl"
 
 func pluginTestCommand() *cobra.Command {

@@ -160,7 +160,7 @@ func (f *traffic) publish(c *client, name string) {
 		f.count(a, e)
 		delete(flying, a.id)
 	}
-	// What would be answered twice would be answered by now.
+	// A second answer to an event would have come by now.
 	e := signAs(f.t, name, nostr.Event{Kind: 1, Content: "last"})
 	if a := c.publish(f.t, e); !a.ok {
 		f.t.Errorf("the last event: %+v", a)

@@ -32,7 +32,7 @@ list = "`+aliceNpub+`"
 		t.Helper()
 		return c.publish(t, signAs(t, "bob", nostr.Event{Kind: 1, Content: text}))
 	}
-	// On a machine that pauses for half a minute, there is room for another note meanwhile.
+	// If the machine pauses for half a minute, the author gets room for another note.
 	limited := func(when string) {
 		t.Helper()
 		n := 0
@@ -229,7 +229,7 @@ func TestRecordAndReplay(t *testing.T) {
 		t.Errorf("with another word:\n%s", out)
 	}
 
-	// Who watches sees the answers again when the settings change, or the recording.
+	// With --watch, the answers appear again when the settings or the recording change.
 	mine := filepath.Join(t.TempDir(), "lists.wasm")
 	beside := strings.TrimSuffix(mine, ".wasm") + ".toml"
 	live := filepath.Join(t.TempDir(), "live.jsonl")

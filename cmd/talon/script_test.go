@@ -24,7 +24,7 @@ import (
 	"talon/internal/testkit"
 )
 
-// TestScripts runs testdata/script: one behaviour or attack a file. Beside the
+// TestScripts runs testdata/script: one behaviour or attack a file. In addition to the
 // standard commands and talon they have
 //
 //	sign TEMPLATE FILE    signs events: each line is a name and the fields of its event;

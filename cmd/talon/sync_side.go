@@ -22,8 +22,9 @@ type side interface {
 	// cut counts, perhaps not all.
 	items(ctx context.Context, f host.Filter, progress func(n int)) (all map[host.ID]int64, cut int, _ error)
 
-	// compare returns what the side lacks of the set, and what it has beside it. An
-	// error that wraps relayclient.ErrNoNegentropy says that it can not.
+	// compare returns the ids of the set that the side lacks, and the ids that it has but
+	// the set lacks. An error that wraps relayclient.ErrNoNegentropy says that the side
+	// cannot compare.
 	compare(ctx context.Context, f host.Filter, set *negentropy.Set) (lacks, beside []host.ID, err error)
 
 	// fetch calls yield with each of the events, as far as they are there.
@@ -120,10 +121,10 @@ func (r *relaySide) close() error {
 	return nil
 }
 
-// items reads all events. A relay may give fewer than it is asked for, so the end is an
-// answer with nothing new; and the last second of each answer is asked for once more,
-// with a larger limit if there is nothing else in it. Where that brings nothing either, the
-// second is cut: the relay may have more of it, and there is no way to ask.
+// items reads all events. A relay may give fewer than it is asked for. So the end is an
+// answer with nothing new. This method asks once more for the last second of each answer,
+// with a larger limit if the answer has only that second. If that brings nothing new, the
+// second counts as cut: the relay may have more of it, and there is no way to ask.
 func (r *relaySide) items(ctx context.Context, f host.Filter, progress func(int)) (_ map[host.ID]int64, cut int, _ error) {
 	all := map[host.ID]int64{}
 	before, most := 0, 0 // events of the usual answer before; and of any such answer behind which there were more

@@ -30,7 +30,7 @@ type Record struct {
 	Redact string        // content, address, or both with a comma between them
 }
 
-// What is recorded if nothing else is asked for.
+// Defaults of a recording.
 const (
 	DefaultRecordTime  = time.Minute
 	DefaultRecordLines = 10_000
@@ -42,7 +42,7 @@ func (h *handler) record(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, failure{err.Error()})
 		return
 	}
-	// A recording lasts longer than other answers. Who does not read ends it.
+	// A recording lasts longer than other answers. It ends if the client stops reading.
 	on := http.NewResponseController(w)
 	if err := errors.Join(on.SetReadDeadline(time.Time{}), on.SetWriteDeadline(time.Time{})); err != nil {
 		answer(w, http.StatusInternalServerError, failure{err.Error()})

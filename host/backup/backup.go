@@ -122,7 +122,7 @@ func Run(ctx context.Context, src Source, dir string, incremental bool, progress
 			return sum, err
 		}
 	}
-	// 3. What was written is what it should be, and then the backup counts.
+	// 3. After a check of the written data, the backup counts.
 	m := r.manifest()
 	if err := f.verify(ctx, m, r.counting(PhaseVerify, f.wrote)); err != nil {
 		return sum, err
@@ -303,8 +303,8 @@ func (r *run) tree(ctx context.Context, name, top string, progress func(int64)) 
 	})
 }
 
-// other keeps a file, or the files of a folder and of those below. What is no regular file is
-// left out: a folder of plugins may have pipes.
+// other keeps a file, or the files of a folder and of those below. It skips files that are
+// not regular: a folder of plugins may contain pipes.
 func (r *run) other(ctx context.Context, o Other) error {
 	info, err := os.Stat(o.Path)
 	if errors.Is(err, fs.ErrNotExist) {

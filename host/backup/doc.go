@@ -11,8 +11,8 @@
 //
 //  1. A folder holds one backup. The manifest replaces the one before in one step, after all that
 //     it names is written, verified and synced. Until then the backup before stays whole.
-//  2. What the server acknowledged before the start is in the backup: the database is taken first,
-//     git data after it, and nothing removes objects or repositories in between.
+//  2. The backup has all data that the server acknowledged before the start. It takes the database
+//     first, then git data, and nothing removes objects or repositories in between.
 //  3. A backup costs what changed. Blocks and packs of the manifest before are not written again.
 //  4. A restore writes nothing over data, and makes the database visible last.
 package backup

@@ -58,7 +58,8 @@ func openFolder(dir string, incremental bool) (_ *folder, err error) {
 	if err := syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another backup into %s is under way: %w", dir, err), f.lock.Close())
 	}
-	// What an interrupted backup left may be half written. Only the manifest says what is whole.
+	// An interrupted backup may have left half-written files. Only the manifest says what is
+	// whole.
 	fresh := filepath.Join(dir, newDir)
 	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
 		return nil, errors.Join(fmt.Errorf("clean the folder of the backup: %w", err), f.lock.Close())

@@ -118,8 +118,8 @@ func (r *Registry) applyOne(f *candidate) bool {
 	return changed
 }
 
-// remove drops a name whose module is not in the folder any more. What it
-// remembers, and its earlier generations, stay.
+// remove drops a name whose module is not in the folder any more. The state and the earlier
+// generations of the plugin stay.
 func (r *Registry) remove(name string, s *slot) {
 	if s.running != nil {
 		r.o.Log.Info("plugin removed", "plugin", name, "generation", s.running.number)

@@ -10,11 +10,11 @@ import (
 	"talon/host"
 )
 
-// breaker keeps a plugin from being asked for whom it fails. A failure counts against
-// those who caused it: a connection, the author of the event, the network, a relay. Who
-// causes too many is refused for a while, which doubles, and others are asked as ever.
-// The plugin rests for all only if it fails for many who have nothing to do with each
-// other, and more often than not.
+// breaker stops asking a plugin on behalf of those for whom it keeps failing. A failure
+// counts against those who caused it: a connection, the author of the event, the network, a
+// relay. It refuses a cause of too many failures for a while, and doubles this while each
+// time. It does not affect others. The plugin rests for all only if it fails for many
+// unrelated causes, and in more than half of the calls.
 type breaker struct {
 	now func() time.Time
 
@@ -60,8 +60,8 @@ func (c *causes) add(one cause) {
 	c.n++
 }
 
-// causesOf returns who is to blame if a plugin fails at an event. A relay sends the
-// events of many, and so does an import, so that none is a connection.
+// causesOf returns the causes of a failure of a plugin at an event. A relay or an import
+// sends the events of many authors, so neither counts as a connection.
 func causesOf(it *host.Item) (c causes) {
 	c.add(cause{kind: byAuthor, author: it.Event.PubKey})
 	switch s := it.Source; {
@@ -75,7 +75,7 @@ func causesOf(it *host.Item) (c causes) {
 	return c
 }
 
-// causesOfClient returns who is to blame for what a client asks.
+// causesOfClient returns the causes of a failure of a plugin at a client's request.
 func causesOfClient(client *host.Client) (c causes) {
 	if client != nil {
 		c.add(cause{kind: byConnection, connection: client})
@@ -262,7 +262,7 @@ func (b *breaker) blame(one cause, now time.Time) {
 	}
 }
 
-// isOpen reports whether the plugin is not asked, whoever wants to know.
+// isOpen reports whether the plugin rests for all.
 func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

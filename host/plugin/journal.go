@@ -15,8 +15,9 @@ import (
 // journal remembers the last decisions about events, to answer why. Entries are numbered
 // from 1 in the order in which they came; the last maxEntries are in the ring.
 //
-// Who looks for an event follows the entries of its bucket back, from the newest, until
-// one is older than all in the ring. So nothing is removed when an entry is overwritten.
+// A search for an event follows the entries of its bucket back from the newest. It stops at
+// an entry that is older than all in the ring. So overwriting an entry removes nothing
+// else.
 type journal struct {
 	maxEntries uint64
 	key        uint64 // random: who sends events chooses their ids, and must not choose their buckets

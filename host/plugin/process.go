@@ -150,7 +150,7 @@ func (x *process) exchange(line []byte, id host.ID) (programAnswer, error) {
 	}
 	_, err := x.in.Write(line)
 	if err != nil {
-		// What it said before it ended is not waited for.
+		// Do not wait for output from before it ended.
 		return programAnswer{}, &programFailure{cause: programCauseExit, what: "ended, or reads no more", err: err}
 	}
 	text, err := x.lines.ReadSlice('\n')

@@ -19,13 +19,13 @@ import (
 //  2. A process that did not answer as it should is killed with all of its group,
 //     and none of what it says counts any more. So an answer is for the event that
 //     was asked about.
-//  3. What is read of a program is bounded: the length of an answer, and the lines
-//     of its standard error that are logged.
+//  3. The output of a program is bounded: the length of an answer, and the logged
+//     lines of its standard error.
 //  4. After [processPool.close] no process of a group that was started is left.
 //
-// The program runs with the rights of whoever runs it, and can do all that these
-// allow. Nothing here makes it less dangerous. It does not run in a shell, and does
-// not see the environment, but for PATH, LANG and TZ.
+// The program runs with all rights of the user that runs Talon. Nothing here makes it less
+// dangerous. It does not run in a shell. Of the environment, it sees only PATH, LANG and
+// TZ.
 
 // maxQueue is how many questions may wait for a process.
 const maxQueue = 256
@@ -71,7 +71,7 @@ func (p *processPool) admit(ctx context.Context, it *host.Item, now int64) (prog
 		return programAnswer{}, err
 	}
 	defer func() { <-p.slots }()
-	// What others have taken of the time must not count against this event.
+	// The time that other events took must not count against this event.
 	bounded, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	x, err := p.process()

@@ -34,7 +34,7 @@ func (r *Registry) Record(ctx context.Context, o Recording, write func(lines []b
 	defer stop()
 	timed, cancel := context.WithTimeout(ctx, min(o.For, MaxRecordTime))
 	defer cancel()
-	// What has been taken is fetched, also when the time is up.
+	// Fetch the remaining lines even after the time is up.
 	defer context.AfterFunc(timed, stop)()
 	var lines []byte
 	for {

@@ -28,9 +28,9 @@ type Reducer struct {
 	instance   *guest.Reducer
 }
 
-// Reducer returns the reducer of a world: the first plugin in the order of
-// places that serves it and enforces. init encodes the request that a new
-// instance is to begin with; nil if the world has none.
+// Reducer returns the reducer of a world: the first plugin in the order of places that
+// serves it and enforces. init encodes the first request to a new instance; nil if the
+// world has none.
 func (r *Registry) Reducer(world string, init func() []byte) *Reducer {
 	x := &Reducer{registry: r, world: world, init: init, changed: make(chan struct{}, 1), share: newShare(time.Now())}
 	r.refs.Lock()
@@ -118,8 +118,7 @@ func (x *Reducer) slow(ctx context.Context) error {
 	}
 }
 
-// ready makes an instance of the generation that is to be asked now, if it has
-// none. REQUIRES: mu.
+// ready creates an instance of the current generation, if it has none. REQUIRES: mu.
 func (x *Reducer) ready(ctx context.Context) (fresh bool, err error) {
 	l := x.registry.acquireSet()
 	defer l.release()

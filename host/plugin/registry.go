@@ -45,7 +45,7 @@ type Registry struct {
 	closing  sync.WaitGroup // active sets and generations that are being closed
 }
 
-// watcher holds a generation besides the active set.
+// watcher holds a generation in addition to the active set.
 type watcher interface {
 	notify() // the active set is another
 	close()  // the registry ends

@@ -10,9 +10,9 @@ import (
 	"talon/host/wire"
 )
 
-// What the author of a module says of it is a claim: an event of kind 1063 (NIP-94),
-// signed, that names the hash of the file and the capabilities that it asks for. It is true
-// of exactly these bytes. Who the key belongs to, and whether to trust it, it does not say.
+// The author of a module can make a claim about it: a signed event of kind 1063 (NIP-94),
+// with the hash of the file and the capabilities that it asks for. The claim covers exactly
+// these bytes. It does not say who owns the key, or whether to trust it.
 
 // SignatureSuffix is what the file with a claim ends with, after the name of the module's.
 const SignatureSuffix = ".sig"

@@ -23,8 +23,8 @@ type Status struct {
 	Required bool   `json:"required,omitempty"`
 	Missing  string `json:"missing,omitempty"`
 
-	// Quarantine says why what lies in the folder does not run. What ran before
-	// goes on.
+	// Quarantine says why the file in the folder does not run. The previous generation
+	// keeps running.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 
 	// Earlier are the generations that a rollback can return to, newest first.

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //
-//  1. The relay is not trusted. What it sends is bounded in bytes (the handshake, a
+//  1. The relay is not trusted. Its output is bounded in bytes (the handshake, a
 //     message) and in time: every call ends when its context does.
 //  2. A message is held in memory as it arrives, not as its header claims.
 //  3. After an error the connection is closed, and every later call returns that
@@ -11,9 +11,8 @@
 //  4. A key proves itself (NIP-42) only to a relay that asks for it: never before
 //     an answer "auth-required: …".
 //
-// It never checks the ids and signatures of the events that it is sent, nor that
-// they are what was asked for: that is for whoever uses them. It does not
-// reconnect, and follows no redirect.
+// It does not check the ids and signatures of events, or that they match the request: the
+// caller does that. It does not reconnect, and follows no redirect.
 package relayclient
 
 import (
@@ -87,10 +86,9 @@ func (c *Conn) notice(a wire.Answer) {
 	}
 }
 
-// Query asks for the stored events that a filter (JSON, NIP-01) matches and calls
-// yield with each until the relay has sent all of them or yield returns false.
-// What the relay sends is not checked. A relay that does not answer the query is an
-// error with the reason.
+// Query asks for the stored events that a filter (JSON, NIP-01) matches and calls yield
+// with each until the relay has sent all of them or yield returns false. It does not check
+// the events. A relay that does not answer the query is an error with the reason.
 func (c *Conn) Query(ctx context.Context, filter []byte, yield func(e *host.Event) bool) error {
 	defer c.bound(ctx)()
 	reason, err := c.ask(ctx, filter, yield)
@@ -135,7 +133,7 @@ func (c *Conn) ask(ctx context.Context, filter []byte, yield func(e *host.Event)
 // Follow asks for the events that filters match (JSON, NIP-01, a comma between two), and calls
 // yield with each, also with those that come later. It calls live once, when the relay has sent
 // what it has stored. It returns an error when the context or the connection ends, or when the
-// relay closes the subscription. What the relay sends is not checked.
+// relay closes the subscription. It does not check the events.
 func (c *Conn) Follow(ctx context.Context, filters []byte, yield func(e *host.Event), live func()) error {
 	defer c.bound(ctx)()
 	reason, err := c.follow(ctx, filters, yield, live)
@@ -264,10 +262,9 @@ func (c *Conn) prove(ctx context.Context) error {
 // ErrNoNegentropy says that a relay does not compare (NIP-77), or not these events.
 var ErrNoNegentropy = errors.New("the relay does not compare events (NIP-77)")
 
-// Reconcile compares the events that match a filter (JSON, NIP-01) with a set, and
-// returns the ids that the relay lacks and those that it has beside them. A relay may
-// name ids that it does not have. An error that wraps [ErrNoNegentropy] leaves the
-// connection open.
+// Reconcile compares the events that match a filter (JSON, NIP-01) with a set. It returns
+// the ids that the relay lacks, and those that only the relay has. A relay may name ids
+// that it does not have. An error that wraps [ErrNoNegentropy] leaves the connection open.
 func (c *Conn) Reconcile(ctx context.Context, filter []byte, set *negentropy.Set, limits negentropy.ClientLimits) (have, need []host.ID, err error) {
 	defer c.bound(ctx)()
 	have, need, reason, err := c.reconcile(ctx, filter, set, limits)

@@ -24,8 +24,7 @@ type Options struct {
 	Compress bool
 }
 
-// Conn is a connection to a relay. One call at a time: none of its methods may run
-// beside another.
+// Conn is a connection to a relay. Its methods must not run at the same time.
 type Conn struct {
 	url    string
 	opts   Options

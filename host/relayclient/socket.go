@@ -30,8 +30,8 @@ type SocketOptions struct {
 	// 4 MiB.
 	MessageBytes int
 
-	// Compress offers to take compressed messages (permessage-deflate, RFC 7692). What
-	// we send is not compressed.
+	// Compress offers to take compressed messages (permessage-deflate, RFC 7692). Outgoing
+	// messages are not compressed.
 	Compress bool
 
 	// Dial makes the network connection, such as that of a netguard.Guard; nil is
@@ -346,7 +346,7 @@ func parseURL(address string) (*url.URL, error) {
 
 var errClosed = errors.New("the connection is closed")
 
-// inflate decompresses a message. What it grows to is bounded, whatever it claims.
+// inflate decompresses a message. It bounds the size of the result.
 func (s *Socket) inflate(packed []byte) ([]byte, error) {
 	msg, err := inflate.Append(make([]byte, 0, min(4*len(packed)+64, s.maxMessage+1)), packed, s.maxMessage)
 	switch {

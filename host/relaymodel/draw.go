@@ -6,7 +6,7 @@ import (
 	"talon/host"
 )
 
-// What is drawn of an event.
+// Random draws for an event.
 const (
 	drawLate = iota + 1
 	drawLost

@@ -75,8 +75,8 @@ type Answer struct {
 // ways are how something can be refused.
 const ways = "closed|notice|silence|drop|close"
 
-// Refuse has the answer to each breach of a limit. In a text, {id} stands for the
-// subscription's id, {size} for what there was and {max} for what is allowed.
+// Refuse has the answer to each breach of a limit. In a text, {id} is replaced by the
+// subscription's id, {size} by the actual value and {max} by the limit.
 type Refuse struct {
 	Subscriptions  Answer `key:"subscriptions" doc:"more subscriptions than limits.subscriptions"`
 	SubValues      Answer `key:"subscription-values" doc:"more values than limits.subscription-values"`
@@ -351,7 +351,7 @@ func special(d *tomlschema.Decoder, raw toml.Primitive, into reflect.Value, tag 
 	return false, nil
 }
 
-// answer reads how something is refused. What is not said is nothing, not the default.
+// answer decodes the answer to a breach. Missing keys are zero, not the default.
 func answer(d *tomlschema.Decoder, keys map[string]toml.Primitive, a *Answer, path string) error {
 	*a = Answer{}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {

@@ -71,7 +71,7 @@ func (r *Relay) tooLarge(e *host.Event) bool {
 	return false
 }
 
-// accept stores an event and sends it to whoever listens.
+// accept stores an event and sends it to the matching subscriptions.
 func (r *Relay) accept(e *host.Event) {
 	if r.isDeleted(e) {
 		return

@@ -167,7 +167,7 @@ func longestList(f *host.Filter) int {
 	return n
 }
 
-// answer returns what is to be sent: what is stored, and EOSE.
+// answer returns the messages to send: the stored events, and EOSE.
 func (r *Relay) answer(c *conn, m *wire.Message) *answering {
 	p := &r.profile.Answer
 	list := r.stored(c, m.Filters)
@@ -378,7 +378,7 @@ func (r *Relay) limit(f *host.Filter) int {
 	return f.Limit
 }
 
-// sendEvent sends an event, or what a liar makes of it.
+// sendEvent sends an event, or a false version of it if the profile lies.
 func (r *Relay) sendEvent(c *conn, id string, e *host.Event) {
 	p := &r.profile.Lies
 	text := e.JSON

@@ -143,7 +143,7 @@ func (d *netDialer) Inform(ctx context.Context, url string) (*Information, error
 		return nil, err
 	}
 	var info Information
-	// What has another type than it should is left out, the rest counts.
+	// Fields of a wrong type are left out. The others count.
 	if err := json.Unmarshal(text, &info); err != nil && !errors.As(err, new(*json.UnmarshalTypeError)) {
 		return nil, err
 	}
@@ -167,8 +167,8 @@ func (i *Information) version() string {
 	return session.Quote(fmt.Sprintf("%s %s %v", i.Software, i.Version, i.Limitation))
 }
 
-// addTo adds what the document says to what is known. That a NIP is not listed means
-// nothing.
+// addTo adds the contents of the document to the known capabilities. A missing NIP is no
+// evidence against support.
 func (i *Information) addTo(caps *abi.Capabilities) {
 	for _, nip := range i.NIPs {
 		if n, ok := nip.(float64); ok && n == 77 && caps.Negentropy == abi.SupportUnknown {

@@ -17,9 +17,9 @@ import (
 	"talon/sdk/abi"
 )
 
-// line is an attempt to connect to a relay, and the connection that comes of it: it does
-// for a session what that must not do itself. Its goroutine (run) owns the session; one
-// more reads frames, one writes.
+// line is an attempt to connect to a relay, and the resulting connection. It runs the I/O
+// of a session, which must stay pure. Its goroutine (run) owns the session; one more reads
+// frames, one writes.
 type line struct {
 	sync    *Sync
 	id      loop.ConnID
@@ -60,9 +60,8 @@ func newLine(ctx context.Context, v *Sync, d loop.Dial) *line {
 	return l
 }
 
-// put hands an input to the session, from any goroutine. It does not wait. How many can
-// lie there is bounded by whoever makes them: a strategy's answer in a step, events in
-// flight.
+// put hands an input to the session, from any goroutine. It does not wait. The senders
+// bound the number of inputs: the answer of a strategy in a step, and the events in flight.
 func (l *line) put(input any) {
 	l.mu.Lock()
 	l.inputs = append(l.inputs, input)
@@ -354,8 +353,8 @@ func (l *line) report(m message) {
 	}
 }
 
-// outbox is what a relay is to be sent. Putting something in never waits: a relay that
-// takes nothing loses its connection.
+// outbox is the queue of messages to a relay. Putting something in never waits: a relay
+// that takes nothing loses its connection.
 type outbox struct {
 	socket   Conn
 	maxBytes int
@@ -373,7 +372,7 @@ func newOutbox(s Conn, limit int) *outbox {
 
 var errSlow = errors.New("the relay does not take what it is sent")
 
-// perItem is what an item costs beside its text.
+// perItem is the cost of an item in addition to its text.
 const perItem = 64
 
 func (o *outbox) push(text []byte) {

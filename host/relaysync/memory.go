@@ -82,7 +82,7 @@ func (s *beliefs) flush(ctx context.Context) error {
 	return err
 }
 
-// run writes from time to time until ctx ends. Who calls it flushes once more.
+// run writes from time to time until ctx ends. The caller flushes once more after it.
 func (s *beliefs) run(ctx context.Context, every time.Duration, failed func(error)) {
 	if s.keep != nil {
 		writeEvery(ctx, every, s.flush, failed)
@@ -105,8 +105,8 @@ func writeEvery(ctx context.Context, every time.Duration, write func(context.Con
 	}
 }
 
-// refusals keeps across restarts what was refused, so that a comparison by a wide filter does
-// not bring it again. What it loses is fetched and refused once more.
+// refusals keeps refused events across restarts, so that a comparison by a wide filter does
+// not bring them again. If an entry is lost, the event is fetched and refused once more.
 type refusals struct {
 	keep     Memory // nil: nothing is kept
 	policies func() string

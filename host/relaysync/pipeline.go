@@ -17,7 +17,7 @@ type changeQueue struct {
 	signal  chan struct{}
 }
 
-// pending is what lies in the queue.
+// pending is the content of the queue.
 type pending struct {
 	changes []loop.Change
 	retries []loop.Retry

@@ -1,23 +1,23 @@
 // Package relaysync keeps repositories complete from the relays that they list: it
 // carries out the actions of a strategy (GRASP-02, proactive sync).
 //
-// What decides over time is in two state machines without I/O, clock or goroutine:
-// package loop owns the strategy and all records about relays, package session is one
-// connection to a relay. They exchange messages: commands for a session, reports for the
-// loop. This package is the shell around them: it reads the one clock, dials, reads and
-// writes frames, reads the store, and hands events to the pipeline. A simulation may put
-// another shell around them.
+// Two state machines without I/O, clock or goroutine make the decisions over time. Package
+// loop owns the strategy and all records about relays. Package session is one connection to
+// a relay. They exchange messages: commands for a session, reports for the loop. This
+// package is the shell around them: it reads the one clock, dials, reads and writes frames,
+// reads the store, and hands events to the pipeline. A simulation may put another shell
+// around them.
 //
 // One goroutine ([Sync.Run]) runs the loop. Each relay has a line with a goroutine of its
 // own, which runs the session, and two more that read and write. They share the memory of
 // known events (package known), which has a lock.
 //
-// What a relay sends goes the way of every event: into the one pipeline, with
-// [host.FromSync] as its origin, to be verified and judged as a client's is.
+// Events of a relay go through the one pipeline, with [host.FromSync] as their origin. The
+// server verifies and judges them like those of a client.
 //
 // Invariants:
 //
-//  1. No relay is trusted. What it sends is bounded in bytes, in time and in number,
+//  1. No relay is trusted. Its output is bounded in bytes, in time and in number,
 //     and a relay that breaks the rules loses its connection, nothing more.
 //  2. The loop never waits for a relay, nor for the pipeline. A relay's line waits for
 //     both, and then stops reading.
@@ -33,7 +33,7 @@
 //     before it.
 //  7. Our key proves itself (NIP-42) only to a relay that asks for it.
 //
-// The package judges no event and keeps no repository.
+// Other packages judge events and keep repositories.
 package relaysync
 
 import (
@@ -393,9 +393,9 @@ func (v *Sync) stop(cancel context.CancelFunc) {
 
 var errRecords = errors.New("too many events match")
 
-// localSet returns what is here of a filter's events: stored, held, and recently
-// refused. What was refused counts as here, or every comparison would find it again.
-// With b.Within it is what the relay is believed to hold: the rest is outside.
+// localSet returns the local events that match a filter: stored, held, and recently
+// refused. It includes refused events, or every comparison would find them again. With
+// b.Within it returns those that the relay is believed to hold: the rest is outside.
 func (v *Sync) localSet(ctx context.Context, b *session.Build) (*negentropy.Set, session.Outside, error) {
 	var none session.Outside
 	select {

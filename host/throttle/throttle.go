@@ -5,7 +5,7 @@
 // Invariants:
 //
 //  1. Each question has an answer, whatever the module does.
-//  2. That there is no module is logged once, and that it fails once a minute.
+//  2. A missing module is logged once, a failing one once a minute.
 package throttle
 
 import (
@@ -161,9 +161,9 @@ func Save[R any](ctx context.Context, d Disk, records map[string]*R) error {
 	return d.Save(ctx, texts)
 }
 
-// Outcome returns what an error of the network is to the module, OutcomeUnspecified if it is
-// none that says what has happened. A name that our resolver could not look up is no name
-// that does not exist.
+// Outcome converts a network error for the module. It returns OutcomeUnspecified if the
+// error has no clear meaning. A failed look-up by our resolver is no proof that the name
+// does not exist.
 func Outcome(err error) uint32 {
 	var dns *net.DNSError
 	var network net.Error

@@ -1,20 +1,19 @@
 // Package author has the tools for authors of modules: it creates a folder that builds,
 // builds it, and calls a module without a relay. It holds the machinery of the commands
-// talon plugin new, build, inspect, test, run, replay, bench, diff, exec, sign and
-// verify.
+// talon plugin new, build, inspect, test, run, replay, bench, diff, exec, sign and verify.
 //
-// Modules run as they do in a relay, by package guest, with the same limits. What a
-// relay would know stands in files: stored events ([ReadEvents]), settings and sets
-// (the side-car), requests ([Clock.Questions]). What a module remembers lives in memory.
+// Modules run as they do in a relay, by package guest, with the same limits. Files hold the
+// data that a relay would have: stored events ([ReadEvents]), settings and sets (the
+// side-car), requests ([Clock.Questions]). The state of a module is in memory.
 //
 // Invariants:
 //
-//  1. Nothing here needs a network. A compiler is run with everything turned off
-//     by which it might fetch something.
+//  1. Nothing here needs a network. A compiler runs with every option turned off by which
+//     it might fetch something.
 //  2. The same files give the same answers: the clock of a decision is in its
 //     request.
-//  3. An error is one sentence that says what is wrong and what to do. What a
-//     module or a file says is quoted, and bounded.
+//  3. An error is one sentence that says what is wrong and what to do. It quotes the text
+//     of a module or a file, and bounds it.
 //  4. A line of input takes bounded memory, whatever its bytes.
 //  5. No file is changed that was there before, but the module that a build makes
 //     and the output files that a command's options name.
@@ -43,7 +42,7 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// Source is a module with the side-car beside it.
+// Source is a module with its side-car.
 type Source struct {
 	File     string // of the module
 	Wasm     []byte // as it lies there, which may be compressed
@@ -52,9 +51,9 @@ type Source struct {
 	Sidecar  *sidecar.File // never nil
 }
 
-// Find reads a module: a .wasm file, or the folder of one, which is built first. What
-// the compiler says goes to w. The side-car is the file that is named, or else
-// the one beside the module, if there is one.
+// Find reads a module: a .wasm file, or the folder of one, which it builds first. The
+// output of the compiler goes to w. side names the side-car. If it is empty, Find takes the
+// one next to the module, if there is one.
 func Find(ctx context.Context, path, side string, w io.Writer) (*Source, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -154,7 +153,7 @@ func Build(ctx context.Context, dir, out string, w io.Writer) (string, error) {
 	if err != nil || made == whole {
 		return out, err
 	}
-	// What was made takes the old one's place only when it is complete.
+	// The new module replaces the old one only when it is complete.
 	if made != fresh {
 		err = os.WriteFile(fresh, wasm, 0o644)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // Create creates a folder with the example module of the world. The module has the name of
-// the folder. Create never touches a folder that is not empty.
+// the folder. Create refuses a folder that has files.
 //
 // A module in Go requires the SDK by its version if this program was built with a release
 // of the SDK. Each other module gets a copy of the SDK, and builds and passes its tests
@@ -207,8 +207,8 @@ func Update(dir string) (*Updated, error) {
 	return u, err
 }
 
-// replaceTree makes a folder hold these files and no others. It is done beside the
-// folder, so that a failure leaves what was there.
+// replaceTree makes a folder hold these files and no others. It writes to a new folder next
+// to it first, so that a failure leaves the old files.
 func replaceTree(dir string, files map[string][]byte) error {
 	fresh, old := dir+".new", dir+".old"
 	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err != nil {

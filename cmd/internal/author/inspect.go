@@ -36,8 +36,8 @@ type Inspection struct {
 	Vectors      int                `json:"vectors"`
 	Settings     []manifest.Setting `json:"settings"`
 
-	// Problem is why a relay would refuse the module, as it is and with the side-car
-	// beside it. Empty: it would not, before it asks the module anything.
+	// Problem is why a relay would refuse the module, as it is and with its side-car. If it
+	// is empty, a relay accepts the module at least until it asks the module something.
 	Problem string `json:"problem,omitempty"`
 }
 

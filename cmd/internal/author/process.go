@@ -48,7 +48,7 @@ func (p *Process) Close() {
 	p.cancel()
 }
 
-// cpu is the processor time that the plugin and whoever asks it have used.
+// cpu is the processor time that the plugin and this process have used.
 func (p *Process) cpu() time.Duration { return ownCPU() + cpuOf(p.cmd.Process.Pid) }
 
 // Bench times the plugin with questions about events, as [Source.Bench] times a

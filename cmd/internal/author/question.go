@@ -93,7 +93,7 @@ func (c Clock) ParseQuestion(where string, text []byte) (*Case, error) {
 	name := filepath.Base(where)
 	l.set("name", name[max(len(name)-maxWhere, 0):])
 	l.set("function", "admit")
-	// What a throttle should answer, nobody can guess.
+	// Only a policy gets a default for want: there is no usual answer of a throttle.
 	if function := ""; unmarshal(l["function"], &function) == nil && slices.Contains(manifest.Functions(manifest.WorldPolicy), function) {
 		l.set("want", map[string]string{"action": "pass"})
 	}

@@ -76,7 +76,7 @@ func (f *Replayed) compare(s *Source, q *Case, a Answer) {
 	}
 }
 
-// besides is what the module answered where another plugin of the chain decided.
+// besides returns the answer that the module gave when another plugin of the chain decided.
 func besides(r *manifest.Recorded, s *Source, given, a Answer) Answer {
 	switch at := slices.IndexFunc(r.Chain, s.is); {
 	case at >= r.Asked:
@@ -89,7 +89,7 @@ func besides(r *manifest.Recorded, s *Source, given, a Answer) Answer {
 	return given
 }
 
-// given is the answer that a line wants. What it leaves open is as it is in a.
+// given is the answer that a line wants. It copies from a what the line leaves open.
 func (q *Case) given(a *Answer) (given Answer) {
 	want := &q.Vector.Want
 	for given.Action.String() != want.Action {

@@ -349,7 +349,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// What a plugin costs is what its process uses, and not the wait for it alone.
+// The cost of a plugin includes the processor time of its process, and not only the wait
+// for it.
 func TestProcessCPU(t *testing.T) {
 	work := `while read -r line; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo '{"id":"x","action":"accept"}'; done`
 	p, err := StartProcess(t.Context(), "/bin/sh -c '"+strings.ReplaceAll(work, "'", `'\''`)+"'", os.Stderr)

@@ -39,7 +39,8 @@ func Watch(ctx context.Context, path string, tick <-chan time.Time, f func(), ot
 		}
 		if now := snapshot(path); !same(before, now) {
 			f()
-			// What f has built is no news; what was changed meanwhile is.
+			// now is from before f: a change during f counts. snapshot leaves out the files
+			// that f builds.
 			before = now
 		}
 	}

@@ -3,9 +3,8 @@
 // people who announce repositories, push to them, open issues and talk. A Talon syncs
 // from them, and tests know exactly which events it must have in the end.
 //
-// All of it is made from a seed: the same [Config] makes the same keys, events and
-// git objects. What goes on while it runs (traffic, outages, lost messages) follows
-// the clock.
+// All of it is made from a seed: the same [Config] makes the same keys, events and git
+// objects. Events of the run (traffic, outages, lost messages) follow the clock.
 //
 // Invariants:
 //
@@ -13,14 +12,15 @@
 //     that it compares with.
 //  2. A relay's events are in memory, and gone with the process. Repositories are in
 //     [Config.Dir], made by the git program.
-//  3. What a relay was given stays: an outage cuts it off from the network, and it goes
-//     on getting events meanwhile.
-//  4. Every event that Talon is to have is on a relay from which it can be had: a dead or a
-//     lying relay has copies alone.
+//  3. A relay keeps all events that it was given. An outage only cuts it off from the
+//     network: it goes on getting events.
+//  4. Every event that Talon should have is on a relay that gives it. A dead or a lying
+//     relay has only copies.
 //  5. [Net.Expected] is what a GRASP service at [Config.Talon] keeps of what the relays
 //     have: all that belongs to a repository that lists it, and nothing else.
 //
-// It is for tests and demonstrations. Whoever reaches a relay of it can fill the memory.
+// It is for tests and demonstrations. Anybody who reaches one of its relays can fill the
+// memory.
 package devnet
 
 import (

@@ -60,7 +60,7 @@ func connect(t *testing.T, r *Relay) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	// What does not come ends the test.
+	// At the deadline the connection closes, so that a wait for a message ends.
 	late := time.AfterFunc(time.Until(testkit.Deadline(t)), func() { _ = s.Close() })
 	t.Cleanup(func() { late.Stop() })
 	return &client{t, s}
@@ -106,7 +106,7 @@ func TestSeed(t *testing.T) {
 		return list
 	}
 	one, two, other := describe(1), describe(1), describe(2)
-	// Who answers a pull request names its id.
+	// Not all are the same: an answer to a pull request names its id.
 	same := 0
 	for _, s := range one {
 		if slices.Contains(two, s) {
@@ -184,8 +184,8 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// Relays of profiles stand beside khatru's. What Talon is to have is always on one from
-// which it can be had.
+// A network has relays of profiles and of khatru. Every event that Talon should have is on
+// a relay that gives it.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	cfg := small(t)
@@ -236,7 +236,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// However seldom somebody is to say something: that is no reason to end.
+// A network opens with the lowest rate of events, too.
 func TestRare(t *testing.T) {
 	t.Parallel()
 	cfg := small(t)

@@ -20,7 +20,7 @@ func (s *gitFixture) make(ctx context.Context, dir string, in *stream) (marks ma
 		return nil, err
 	}
 	file := filepath.Join(dir, "marks")
-	// What a power cut takes is made again: nothing is synced to the disk.
+	// Nothing is synced to the disk: after a power cut, the fixture is made again.
 	if _, err := runGit(ctx, in.b.String(), "--git-dir="+dir, "-c", "core.fsync=none", "fast-import", "--quiet", "--export-marks="+file); err != nil {
 		return nil, err
 	}

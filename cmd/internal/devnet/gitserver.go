@@ -42,10 +42,10 @@ func (f fault) String() string {
 	return [...]string{"works", "404", "500", "slow", "reset"}[f]
 }
 
-// faultAt returns how one of several servers fails at some time, counted in turns: a
-// given number of them at a time, in an order and in ways that change, so that nobody who
-// comes back in intervals meets the same each time. Each works in some turn of as many
-// turns as there are servers, unless all are to fail.
+// faultAt returns how one of several servers fails in a turn. In each turn, failing of them
+// fail. The order and the faults change, so that a client that returns at intervals does
+// not meet the same fault each time. In as many turns as there are servers, each works at
+// least once, unless failing is all of them.
 func faultAt(server, servers, failing int, seed uint64, turn int64) fault {
 	n := int64(servers)
 	rng := rand.New(rand.NewPCG(seed, uint64(turn/n))) //nolint:gosec // the same each time

@@ -105,7 +105,7 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// line is one connection. What is written to it is late.
+// line is one connection. It delivers late what is written to it.
 type line struct {
 	net.Conn
 	of    *exchange

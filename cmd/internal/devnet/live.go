@@ -9,10 +9,10 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 )
 
-// live is who wants to hear of new events at a relay. khatru's own list is read without
-// its lock, and is added to only after the stored events were looked up: events that
-// come in between are lost, and now and then the process. So no event ever reaches
-// that list (see newRelay), and this one is used.
+// live is the list of open subscriptions of a relay. It replaces the list of khatru, which
+// has two faults. khatru reads its list without the lock, which now and then ends the
+// process. It adds a subscription only after it looked up the stored events, and so loses
+// events that come in between. No event reaches that list (see newRelay).
 type live struct {
 	mu   sync.Mutex // guards subs
 	subs map[subKey]*sub
@@ -39,7 +39,8 @@ func (l *live) add(ctx context.Context, f nostr.Filter) {
 	s.filters = append(s.filters, f)
 }
 
-// publish sends an event to whom it may concern.
+// publish sends an event to the subscriptions that it matches. It leaves out each one with
+// the probability lose.
 func (l *live) publish(e *nostr.Event, lose float64) {
 	l.mu.Lock()
 	var to []subKey

@@ -124,7 +124,7 @@ func (n *Net) fault(server int, now time.Time) (fault, time.Duration) {
 	return faultAt(server, n.cfg.GitServers, n.cfg.GitFailing, n.cfg.Seed, turn), n.cfg.GitTurn - since%n.cfg.GitTurn
 }
 
-// createRepositories makes all repositories. What one is does not depend on the others.
+// createRepositories makes all repositories. Each one is independent of the others.
 func (n *Net) createRepositories(ctx context.Context) error {
 	type founded struct {
 		r     *repository

@@ -1,20 +1,20 @@
-// Package gitcheck compares the repositories of a GRASP service with its events. It
-// is what talon check does beside package store.
+// Package gitcheck compares the repositories of a GRASP service with its events. With
+// package store, it does the work of talon check.
 //
-// Of each repository on disk it asks whether an announcement explains it, whether
-// HEAD, heads and tags are those of the newest state of the maintainers, whether
-// each ref under refs/nostr/ is the commit of its event or waits for that, and
-// whether what the refs reach is there. It also finds what a killed process left. A held
+// For each repository on disk it checks that an announcement explains it, and that HEAD,
+// heads and tags are those of the newest state of the maintainers. It checks that each ref
+// under refs/nostr/ is the commit of its event or waits for that, and that all objects that
+// the refs reach are there. It also finds files that a killed process left. A held
 // announcement needs no repository: it gets one with its first git data.
 //
 // Invariants:
 //
-//  1. It changes nothing and takes no lock, so that a server may run meanwhile. It
-//     never opens a folder with gitrepo.Open, which throws away what a server is
+//  1. It changes nothing and takes no lock, so that a server may run at the same time. It
+//     never opens a folder with gitrepo.Open, which deletes the files that a server is
 //     making at that moment.
-//  2. A problem is reported if it is there at two looks, some time apart: what a push
-//     or a release does in between is none. What a slow push may still explain is
-//     marked so ([Problem.InFlight]).
+//  2. It reports a problem if two looks find it, some time apart: the effect of a push or a
+//     release in between is no problem. It marks a problem that a slow push may still
+//     explain ([Problem.InFlight]).
 //  3. Damage to one repository is a problem and never ends the check of others.
 //  4. No path leads out of the folder, through names or links.
 //
@@ -145,8 +145,8 @@ type looker struct {
 	list  []Problem
 	count int
 
-	// What is known of the identifier that was asked for last, for repositories come in
-	// the order of identifiers.
+	// The announcements of the last identifier. Repositories come in the order of
+	// identifiers.
 	identifier string
 	known      *announcements
 }
@@ -284,7 +284,7 @@ func (l *looker) states(ctx context.Context, identifier string, maintainers []gr
 	return newest, held, err
 }
 
-// tip is what a ref under refs/nostr/ is to name.
+// tip is the event that says which commit a ref under refs/nostr/ should name.
 type tip struct {
 	*grasp.PullRequest // nil if the event is none
 }

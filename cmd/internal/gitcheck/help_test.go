@@ -144,7 +144,7 @@ func (w *world) fill() {
 	w.run(dir, "update-ref", "refs/nostr/"+early.String(), w.two)
 	w.placeholder(w.alice, "repo", false, early)
 
-	// What was announced a moment ago, with names that paths cannot have as they are.
+	// Fresh announcements, with names that a path cannot contain unescaped.
 	for _, d := range []string{"new", "ein Name: äöü%41~", sun} {
 		w.repo(w.alice, d, false)
 		w.hold(w.announcement(w.alice, d))

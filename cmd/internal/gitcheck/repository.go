@@ -138,7 +138,7 @@ func (l *looker) compareState(ctx context.Context, p *location, repo *gitrepo.Re
 		l.problem(p.where, true, "%v", err)
 	}
 	if waits && len(absent) > 0 {
-		// It was deleted and announced again: the state stayed, and its data is to come.
+		// It was deleted and announced again: the state stayed, and its data will come.
 		return nil
 	}
 	for _, u := range al.Updates {

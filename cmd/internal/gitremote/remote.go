@@ -2,9 +2,10 @@
 // HTTP: git speaks to it as to a server at the other end of a pipe, and it passes the push
 // on as one request.
 //
-// git's own helper for HTTP hands every ref of a push to a second process, which compares
-// each of them with every ref of the local repository: 20,000 branches take it minutes, and
-// a dry run as long again. As git itself makes the push here, time grows with their number.
+// git's own helper for HTTP hands every ref of a push to a second process. That process
+// compares each of them with every ref of the local repository. With 20,000 branches this
+// takes minutes, and a dry run takes as long again. Here git itself makes the push, so that
+// the time grows with their number.
 //
 // It pushes and does nothing else, and it knows nothing of git's settings for HTTP.
 package gitremote
@@ -104,7 +105,7 @@ func refs(ctx context.Context, address string) (io.ReadCloser, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	// Who was sent elsewhere pushes there.
+	// After a redirect, the push goes to the new address.
 	if u := *answer.Request.URL; strings.HasSuffix(u.Path, path) {
 		u.RawQuery = ""
 		address = strings.TrimSuffix(u.String(), path)

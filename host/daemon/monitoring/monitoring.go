@@ -75,8 +75,20 @@ type Query struct {
 // interval is Grafana's variable for the range of a rate.
 const interval = "$__rate_interval"
 
+// shownName is the name of a metric on a dashboard. Metrics of sync and the hunt begin with the
+// option metrics-prefix, which the dashboard asks for.
+func (m Metric) shownName() string {
+	for _, part := range []string{"_sync_", "_purgatory_"} {
+		if rest, is := strings.CutPrefix(m.Name, "talon"+part); is {
+			return "${prefix}" + part + rest
+		}
+	}
+	return m.Name
+}
+
 // Queries returns what shows a metric.
 func (m Metric) Queries() []Query {
+	name := m.shownName()
 	legend := make([]string, len(m.Labels))
 	for i, l := range m.Labels {
 		legend[i] = "{{" + l + "}}"
@@ -86,17 +98,17 @@ func (m Metric) Queries() []Query {
 	switch {
 	case m.Type == "histogram":
 		le := strings.Trim("le, "+by, ", ")
-		rate := fmt.Sprintf("sum by (%s) (rate(%s_bucket[%s]))", le, m.Name, interval)
+		rate := fmt.Sprintf("sum by (%s) (rate(%s_bucket[%s]))", le, name, interval)
 		return []Query{
 			{fmt.Sprintf("histogram_quantile(0.5, %s)", rate), strings.TrimSpace(shown + " p50"), "A"},
 			{fmt.Sprintf("histogram_quantile(0.99, %s)", rate), strings.TrimSpace(shown + " p99"), "B"},
 		}
 	case m.Type == "counter":
-		return []Query{{fmt.Sprintf("sum by (%s) (rate(%s[%s]))", by, m.Name, interval), cmp.Or(shown, "a second"), "A"}}
+		return []Query{{fmt.Sprintf("sum by (%s) (rate(%s[%s]))", by, name, interval), cmp.Or(shown, "a second"), "A"}}
 	case strings.HasSuffix(m.Name, "_timestamp_seconds"):
-		return []Query{{fmt.Sprintf("time() - (%s > 0)", m.Name), cmp.Or(shown, "age"), "A"}}
+		return []Query{{fmt.Sprintf("time() - (%s > 0)", name), cmp.Or(shown, "age"), "A"}}
 	}
-	return []Query{{m.Name, cmp.Or(shown, "{{instance}}"), "A"}}
+	return []Query{{name, cmp.Or(shown, "{{instance}}"), "A"}}
 }
 
 // unit is Grafana's unit for the values of a metric.
@@ -136,6 +148,7 @@ func (b board) json(metrics []Metric) ([]byte, error) {
 			"targets":     m.Queries(),
 		})
 	}
+	prefix := object{"name": "prefix", "label": "metrics-prefix", "type": "textbox", "query": "talon", "current": object{"text": "talon", "value": "talon"}}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
@@ -143,7 +156,7 @@ func (b board) json(metrics []Metric) ([]byte, error) {
 	err := e.Encode(object{
 		"uid": b.file, "title": b.title, "tags": []string{"talon"}, "schemaVersion": 39, "editable": true, "refresh": "30s",
 		"time":       object{"from": "now-6h", "to": "now"},
-		"templating": object{"list": []object{{"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}}},
+		"templating": object{"list": []object{{"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}, prefix}},
 		"links":      []object{{"type": "dashboards", "title": "Talon", "tags": []string{"talon"}, "asDropdown": true}},
 		"panels":     panels,
 	})
@@ -199,7 +212,7 @@ var metricName = regexp.MustCompile(`talon_[a-z_]+`)
 
 // Names returns the metrics that an expression reads, without the suffixes of histograms.
 func Names(expr string) (list []string) {
-	for _, name := range metricName.FindAllString(expr, -1) {
+	for _, name := range metricName.FindAllString(strings.ReplaceAll(expr, "${prefix}", "talon"), -1) {
 		list = append(list, strings.TrimSuffix(name, "_bucket"))
 	}
 	return list

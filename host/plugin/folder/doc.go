@@ -3,7 +3,7 @@
 //
 // # The folder
 //
-// It holds NAME.wasm, and beside it NAME.toml and NAME.wasm.sig.
+// It holds NAME.wasm, and optionally NAME.toml and NAME.wasm.sig.
 //
 //  1. [Scan] passes over what is not meant to be a plugin: hidden files, folders,
 //     what editors and copying leave behind. Whatever else cannot be one, it says.
@@ -19,14 +19,14 @@
 // # The history
 //
 // A [History] keeps the generations of plugins that ran, so that a restart and a rollback
-// find them, whatever has happened to the folder of plugins. A [Record] for each name is
-// a JSON file. Modules lie beside the records, each once, under the SHA-256 of its bytes.
+// find them, whatever has happened to the folder of plugins. A [Record] for each name is a
+// JSON file. The modules are in the same folder, each once, under the SHA-256 of its bytes.
 // One process at a time uses a history.
 //
 //  1. A change is durable before its method returns. A crash at any point leaves
 //     the record before the change, or the one after it.
-//  2. A record names no module that is not there: the module is written before
-//     the record, and deleted after the last record that names it has changed.
+//  2. All modules that a record names exist: a module is written before the
+//     record, and deleted after the last record that names it has changed.
 //  3. A module is returned only if it has the SHA-256 that was asked for.
 //  4. Nothing on the disk makes [OpenHistory] fail, unless it cannot make or read the
 //     folder: what is damaged is set aside, and [History.Problems] says so.

@@ -25,8 +25,8 @@ var realDisk = disk{
 // writeDurably makes data the content of a file, which is replaced as a whole. When it
 // returns nil, the content survives a loss of power.
 //
-// Until then, the data stands in a hidden file beside it, whose name ends with
-// ".tmp". A crash may leave that behind.
+// Until then, the data is in a hidden file of the same folder, whose name ends with ".tmp".
+// A crash may leave that behind.
 func writeDurably(path string, data []byte, mode fs.FileMode) (err error) {
 	dir, name := filepath.Split(path)
 	f, err := os.CreateTemp(filepath.Clean(dir), "."+name+".*.tmp")
@@ -57,7 +57,7 @@ func writeDurably(path string, data []byte, mode fs.FileMode) (err error) {
 	return syncFolder(filepath.Dir(path))
 }
 
-// removeDurably deletes a file. A file that is not there is no error.
+// removeDurably deletes a file. It returns nil if the file does not exist.
 func removeDurably(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {

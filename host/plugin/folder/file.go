@@ -77,8 +77,8 @@ func Write(dir, file string, data []byte) error {
 	return writeDurably(path, data, mode)
 }
 
-// Remove takes a plugin's file out of the folder. A file that is not there is no
-// error.
+// Remove takes a plugin's file out of the folder. It returns nil if the file does not
+// exist.
 func Remove(dir, file string) error {
 	if err := check(file); err != nil {
 		return err

@@ -48,9 +48,9 @@ func (s *History) Record(name string) (Record, bool) {
 	return r.clone(), true
 }
 
-// Promote makes g what runs under a name. What ran before goes to the earlier
-// ones; what is g itself among these leaves them. If g.Number is 0, g gets the
-// next number. If g is already what runs, nothing changes.
+// Promote makes g the running generation of a name. The generation that ran before becomes
+// an earlier one. If g was among the earlier ones, it leaves them. If g.Number is 0, g gets
+// the next number. If g runs already, nothing changes.
 func (s *History) Promote(name string, g Generation, wasm []byte) (Record, error) {
 	if err := g.check(); err != nil {
 		return Record{}, fmt.Errorf("keep plugin %.80q: %w", name, err)
@@ -84,8 +84,8 @@ func (s *History) Promote(name string, g Generation, wasm []byte) (Record, error
 	return s.records[name].clone(), nil
 }
 
-// Adopt makes r the record of its name, as others have it. What was refused here stays, and
-// earlier generations whose modules are not here are left out.
+// Adopt makes r the record of its name, as others have it. The local refusals stay. Earlier
+// generations without a local module are left out.
 func (s *History) Adopt(r Record, wasm []byte) error {
 	if err := r.check(); err != nil {
 		return fmt.Errorf("keep plugin %.80q: %w", r.Name, err)
@@ -250,7 +250,8 @@ func openHistory(dir string, d disk, now func() time.Time) (*History, error) {
 			s.load(name)
 		}
 	}
-	// The modules of a record that was set aside may be wanted by whoever mends it.
+	// Keep the modules if a record was set aside: an operator who repairs the record may
+	// need them.
 	if len(s.problems) == 0 {
 		if err := s.sweepBlobs(); err != nil {
 			return nil, err

@@ -65,8 +65,8 @@ func holds(path string, want []byte) bool {
 	return true
 }
 
-// deleteModules deletes the modules of a record that is no more, unless another names
-// them. What cannot be deleted goes when the history is next opened. REQUIRES: mu.
+// deleteModules deletes the modules of a deleted record, unless another record names them.
+// The next open of the history deletes those that fail here. REQUIRES: mu.
 func (s *History) deleteModules(old *Record) {
 	named := s.named()
 	for _, g := range old.generations() {

@@ -14,7 +14,7 @@ import (
 	"talon/host/plugin/sidecar"
 )
 
-// Entry is what lies in the folder under one name. Wasm is nil if there is a
+// Entry describes the files of the folder that share one name. Wasm is nil if there is a
 // side-car without a module, which is a [Problem] too. Signature is NAME.wasm.sig, and
 // SidecarSignature NAME.toml.sig, nil if there is none; without what they sign they are
 // passed over.
@@ -34,7 +34,7 @@ const (
 	maxProblems = 100
 )
 
-// Scan returns what lies in the folder, sorted by name.
+// Scan returns the entries of the folder, sorted by name.
 func Scan(dir string) (entries []Entry, problems []Problem, err error) {
 	f, err := os.Open(dir)
 	if err != nil {

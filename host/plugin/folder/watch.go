@@ -14,7 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// WatchOptions says how to watch. A zero field stands for its default.
+// WatchOptions says how to watch. A zero field means its default.
 type WatchOptions struct {
 	Quiet time.Duration // without a change before a change counts; default 250 ms
 	Poll  time.Duration // between looks for changes that the system did not report; default 5 s
@@ -117,7 +117,7 @@ func (w *watcher) run(ctx context.Context, changed func()) {
 	}
 }
 
-// call looks before it calls: what changes meanwhile differs from what was seen.
+// call reads the folder before it calls, so that it notices later changes.
 func (w *watcher) call(changed func()) {
 	w.burst.clear()
 	w.seen = readFolder(w.dir)
@@ -149,7 +149,7 @@ func (w *watcher) follow() {
 	switch {
 	case err == nil:
 		w.warned = false
-		// What happened before the events began is not among them.
+		// The events do not include changes before they began.
 		w.burst.add(time.Now())
 	case !w.warned:
 		w.warned = true

@@ -25,10 +25,10 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// code is what is kept of one module on disk: a folder named for the hash of the
-// module and of what meters it. In its folder "code" are the machine code, where wazero
-// looks for it, and the shell of the metered module ([meter.Shell]), for which wazero
-// finds it; beside it stands a checksum over both.
+// code is the compiled code of one module on disk. Its folder is named for the hash of the
+// module and of the code that meters it. The subfolder "code" holds the machine code, where
+// wazero looks for it, and the shell of the metered module ([meter.Shell]), for which
+// wazero finds it. A checksum over both is next to this subfolder.
 //
 // wazero refuses to compile when its own file is cut short or empty, as a power
 // failure leaves it, and checks the machine code alone. So a folder without the
@@ -249,8 +249,9 @@ func publishFolder(made, dir string) error {
 // castagnoli has the polynomial for which processors have an instruction.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum is over the place, length and content of machine code and shell. It tells what
-// a crash or a failing disk has left; whoever may write the folder may run code as well.
+// checksum is over the place, length and content of machine code and shell. It detects the
+// damage of a crash or a failing disk. It does not protect against attackers: a process
+// that may write the folder can run code anyway.
 func (c *code) checksum() []byte {
 	place, _ := filepath.Rel(c.dir, c.machine) // it is below
 	return append(checksumOf(place, c.data), checksumOf(shellFile, c.shell)...)

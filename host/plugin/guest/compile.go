@@ -75,7 +75,7 @@ func (m *Module) compile(ctx context.Context, wasm []byte, config wazero.Runtime
 			}
 		}
 	}
-	// What this refuses needs no other process.
+	// A module that fails here needs no other process.
 	metered, err := rewrite(wasm)
 	if err != nil {
 		return err
@@ -165,8 +165,8 @@ func compileModule(ctx context.Context, module []byte, config wazero.RuntimeConf
 	return runtime, compiled, err
 }
 
-// Decompress returns the module that a file holds, which may be compressed with zstd. What
-// the module is known by, its hash and its signature, is that of the file.
+// Decompress returns the module in a file, which may be compressed with zstd. The hash and
+// the signature of a module are those of the file.
 func Decompress(file []byte) (wasm []byte, err error) {
 	wasm = file
 	if bytes.HasPrefix(file, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
@@ -198,21 +198,22 @@ func ReadManifest(file []byte) (*manifest.Manifest, error) {
 	return manifest.FromModule(wasm)
 }
 
-// mappedFile is a copy of machine code as it lies in memory, in the folder of a module.
+// mappedFile is the name of the copy of the machine code, as it is in memory, in the folder
+// of a module.
 const mappedFile = "mapped"
 
-// loading is held by who has wazero read machine code, and shared by who has it compile:
-// what is new in memory meanwhile is what was read.
+// loading is locked while wazero reads machine code, and read-locked while it compiles. So
+// new executable memory during a read is the code that was read.
 var loading sync.RWMutex
 
 // span is a part of memory, in whole pages.
 type span struct{ from, to uint64 }
 
-// mapCode has the system take the pages of the machine code that wazero has read from a
-// file: they are shared, and can be dropped and read again, as those of a program. wazero
-// does not say where they are, so that they are looked for, by what they hold, in what was
-// new when it had read them: nobody else can give that back. Whatever fails, the code stays
-// where it is.
+// mapCode maps the pages of the machine code that wazero has read to a file. The system can
+// share such pages, and drop and read them again, as those of a program. wazero does not
+// report the address of the code. So mapCode compares the memory that is new since the read
+// with the code. Only the owner of the code can free this memory. If a step fails, the code
+// stays at its address.
 func (c *code) mapCode() error {
 	defer c.unmap()
 	executable := executableOf(c.data)
@@ -298,8 +299,8 @@ func executableOf(data []byte) []byte {
 	return rest[:size:size]
 }
 
-// executableMemory are the parts of the memory of this process with code that belongs to no
-// file; none where the system does not say.
+// executableMemory returns the parts of this process's memory with code that belongs to no
+// file. It returns nil if the system does not list them.
 func executableMemory() (spans []span) {
 	text, _ := os.ReadFile("/proc/self/maps")
 	for line := range strings.Lines(string(text)) {

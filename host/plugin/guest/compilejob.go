@@ -47,9 +47,9 @@ type CompileJob struct {
 // compileAnswer is what the process says.
 type compileAnswer struct{ Error string }
 
-// compileBounds are what a process may use, and what it may use more for each byte or MiB of
-// the module: several times what the Go modules that come with Talon take, which is
-// 2 s and 120 MB.
+// compileBounds are the limits of a compile process: a base, and an addition for each byte
+// or MiB of the module. They are several times the use of the Go modules that come with
+// Talon, which is 2 s and 120 MB.
 var compileBounds = struct{ memory, memoryPerByte, seconds, secondsPerMiB uint64 }{256 << 20, 64, 10, 8}
 
 // size is how many bytes the module has when it is decompressed.

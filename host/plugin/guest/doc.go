@@ -2,15 +2,15 @@
 // in the host knows what a module is made of. Which modules there are, in which
 // order they are asked, and what happens when one fails is for package plugin.
 //
-// A file becomes a [Module] in steps that each can refuse it with a sentence
-// ([Load]): read the manifest without running anything, check the configuration
-// and the budgets against it, add metering (package meter), compile, audit imports
-// and exports, and make and configure a first instance. [SelfTest] then asks it
-// before anybody else does, by the compiler and by the interpreter.
+// [Load] turns a file into a [Module]. It reads the manifest without running anything, and
+// checks the configuration and the budgets against it. It adds metering (package meter),
+// compiles, and audits imports and exports. Then it creates and configures a first
+// instance. Each of these steps can refuse the file with a sentence. [SelfTest] then runs
+// the first requests, by the compiler and by the interpreter.
 //
-// What is compiled is kept (codecache.go) as machine code and the shell of the module
-// (meter.Shell), and may come with the program (prepared.go). A module that as it is
-// configured passes every request holds no code and no instance.
+// The host keeps compiled code (codecache.go) as machine code and the shell of the module
+// (meter.Shell). The code may also come with the program (prepared.go). A module holds no
+// code and no instance if its configuration makes it pass every request.
 //
 // A policy is asked with [Module.Rule], by many goroutines concurrently, over a pool
 // of instances. A strategy or throttle is a [Reducer]: one instance that keeps what it
@@ -28,14 +28,14 @@
 //     file, no network and no clock but the time of the call.
 //  3. An instance serves one call at a time. An instance that trapped, ran out
 //     of fuel or answered garbage is closed and never called again.
-//  4. What a module says reaches a client only as a valid reason: one line of
-//     UTF-8 with a standard prefix, at most 1 KiB. What it adds to labels of
-//     metrics is bounded for each plugin name, over all its generations.
+//  4. Text of a module reaches a client only as a valid reason: one line of
+//     UTF-8 with a standard prefix, at most 1 KiB. Its labels of metrics are
+//     bounded for each plugin name, over all its generations.
 //  5. A call allocates nothing on the host, unless it gives a reason that the
 //     instance did not give last time, reads store, purgatory or repositories, or
 //     changes what it remembers.
-//  6. A fact that the host could not read decides nothing: [Module.Rule] returns
-//     an error, whatever the module said. A reducer gets Unavailable, and goes on.
+//  6. If the host cannot read a fact, [Module.Rule] returns an error, whatever the
+//     module said. A reducer gets Unavailable, and goes on.
 //  7. A module that was closed leaves nothing: no goroutine, file or memory.
 //
 // The package never writes to the store.

@@ -119,6 +119,6 @@ const (
 	eventCacheBytes = 8 << 20
 	maxCachedEvent  = 32 << 10
 
-	// eventOverhead is what an entry costs beside its bytes.
+	// eventOverhead is the cost of an entry in addition to its bytes.
 	eventOverhead = 160
 )

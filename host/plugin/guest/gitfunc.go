@@ -10,7 +10,8 @@ import (
 	"talon/sdk/abi"
 )
 
-// Git is the repositories. One that does not exist has no objects and no refs.
+// Git gives access to the repositories. A missing repository counts as empty: without
+// objects and refs.
 type Git interface {
 	// Has reports whether the repository has the object, given as hex digits; followed
 	// by ^{commit}, whether that is a commit, rather than a tag of one or anything

@@ -30,16 +30,16 @@ type idle struct {
 	About   host.Description `json:"about"`
 }
 
-// idleKey stands for all that the answer depends on besides the module: what it is given,
-// within which bounds, and what this host reads of it. A field that a description gets
-// makes other keys.
+// idleKey identifies everything except the module that the answer depends on: the input,
+// its bounds, and the fields that this host reads. A new field of the description changes
+// the keys.
 func (m *Module) idleKey() string {
 	bounds := fmt.Sprintf("%d %#v %#v %#v", idleVersion, host.Description{}, m.budgets, m.limits)
 	return fmt.Sprintf("%x", sha256.Sum256(append([]byte(bounds), m.config...)))
 }
 
-// readIdle returns what is kept in the folder of a module's code, the newest first. What
-// cannot be read is not there.
+// readIdle returns the entries in the folder of a module's code, the newest first. It
+// ignores a file that it cannot read.
 func readIdle(dir string) (list []idle) {
 	text, err := os.ReadFile(filepath.Join(dir, idleFile))
 	if err != nil || json.Unmarshal(text, &list) != nil {

@@ -69,7 +69,7 @@ func reserve(limit, first uint64) (*memory, error) {
 	return m, nil
 }
 
-// reserveFor reserves the memory of an instance of the module, most bytes for all.
+// reserveFor reserves the memory of an instance of the module, at most limit bytes.
 func reserveFor(compiled wazero.CompiledModule, limit int64) (*memory, error) {
 	const page = 64 << 10
 	def := compiled.ExportedMemories()[abi.ExportMemory]

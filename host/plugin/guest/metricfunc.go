@@ -10,8 +10,8 @@ import (
 	"talon/sdk/abi"
 )
 
-// values are the metrics that a module keeps itself. Each instance has its own,
-// so that using one again takes no lock and allocates nothing.
+// values are the metrics that a module keeps itself. Each instance has its own values. So
+// their further use takes no lock and allocates nothing.
 type values struct {
 	counters map[string]prometheus.Counter
 	gauges   map[string]prometheus.Gauge

@@ -111,8 +111,8 @@ func (m *Metrics) Asked(plugin string, f Func, took time.Duration, v *host.Rulin
 	m.verdicts.WithLabelValues(plugin, v.Action.String(), v.Rule, source).Inc()
 }
 
-// Failed counts that a plugin that is not a module did not answer. The causes are
-// a closed set.
+// Failed counts a missing answer of a plugin that runs as a program. The causes are a
+// closed set.
 func (m *Metrics) Failed(plugin, cause string) { m.failures.WithLabelValues(plugin, cause).Inc() }
 
 func (m *Metrics) wordsOf(module string) *words {

@@ -87,7 +87,7 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 		}
 		m.runtime, m.compiled = nil, nil
 	} else if m.code != nil {
-		// Where that is not possible the code stays in memory of this process alone.
+		// If mapping fails, the code stays in the private memory of this process.
 		if err := m.code.mapCode(); err != nil {
 			m.log.Debug("machine code of a plugin is not mapped from its file", "module", m.name, "err", err)
 		}
@@ -149,8 +149,8 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 	return m, nil
 }
 
-// start compiles the module, audits it and makes a first instance. What it leaves
-// when it fails is for release.
+// start compiles the module, audits it and creates a first instance. If it fails, the
+// caller frees the rest with release.
 func (m *Module) start(ctx context.Context, wasm []byte, engine wazero.RuntimeConfig, o Options) error {
 	const page = 64 << 10
 	config := engine.

@@ -1,7 +1,7 @@
 package guest
 
-// Observer is an optional interface of the facts of a decision. It records what the
-// module asked beside them. The goroutine of the decision calls it.
+// Observer is an optional interface of the facts of a decision. It records the further
+// answers that the module got. The goroutine of the decision calls it.
 type Observer interface {
 	// Contained records the answer about a member of a set. The slices are valid
 	// during the call.

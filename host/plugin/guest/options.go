@@ -29,7 +29,7 @@ type Options struct {
 	Budgets Budgets
 	Limits  Limits
 
-	// What host functions reach. Nil: nothing is there.
+	// The sources of the host functions. Nil: the source is empty.
 	State State
 	Sets  Sets
 	Held  host.HeldFacts // where the facts of a decision have none
@@ -47,8 +47,8 @@ type Options struct {
 	Prepared string
 
 	// Elsewhere loads and tests the module with these options in another process, which
-	// keeps what comes of it in CacheDir. It is called if the module is not there yet.
-	// Nil: that is done here.
+	// writes the result to CacheDir. Load calls it if CacheDir does not hold the module
+	// yet. Nil: Load does this in its own process.
 	Elsewhere func(ctx context.Context) error
 
 	// Interpret runs the module without machine code, many times slower, to compare the
@@ -98,7 +98,7 @@ func BudgetsOf(b *sidecar.Budgets) Budgets {
 	}
 }
 
-// Limits bounds what one module may use. A zero field stands for its default.
+// Limits bounds what one module may use. A zero field means its default.
 type Limits struct {
 	Fuel   int64 // most of one call, by manifest or operator; default 20,000,000
 	Memory int64 // most bytes of one instance, likewise; default 64 MiB
@@ -135,9 +135,9 @@ const (
 	// A Go runtime spends about a million on starting.
 	startFuel = 500_000_000
 
-	// fuelPerByte is added to the fuel of a call for each byte of the request, so
-	// that a budget need not be made for the largest event, nor for the one with the
-	// most tags: to look at one takes a Go guest some 2,000, and it may have 3 bytes.
+	// fuelPerByte is added to the fuel of a call for each byte of the request. So a budget
+	// need not cover the largest event, or the one with the largest number of tags. A Go
+	// guest needs some 2,000 to look at a tag, which may have 3 bytes.
 	fuelPerByte = 1000
 
 	// fuelBytes are the bytes that fuel is added for: what is larger, the state of a

@@ -29,9 +29,9 @@ const (
 	maxPrepared    = 256 << 20 // bytes of all files of one module
 )
 
-// Prepare fills a folder with the compiled code of the modules in other folders, with
-// which a server needs no process for them ([Options.Prepared]). What is there and
-// can be used on this machine stays, what belongs to no module goes.
+// Prepare fills a folder with the compiled code of the modules in other folders. A server
+// with this folder needs no process to compile them ([Options.Prepared]). Prepare keeps
+// code that this machine can use, and deletes code that belongs to no module.
 func Prepare(ctx context.Context, folder string, from []string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -164,7 +164,7 @@ func archive(dir string) ([]byte, error) {
 }
 
 // unpackCode fills the folder of a module from the file that came with the program, and
-// reports whether there is one. What it holds is checked like all that the folder holds.
+// reports whether there is one. The content is checked like everything else in the folder.
 func unpackCode(file, dir string) (found bool, err error) {
 	from := filepath.Join(filepath.Dir(file), dictionaryFile)
 	if !trusted(file) || !trusted(from) {

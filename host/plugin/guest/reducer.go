@@ -33,9 +33,9 @@ var errEnded = errors.New("the reducer has ended")
 // Call hands a request to the module and returns its answer, nil for none, which
 // is valid until the next call. now is in unix seconds.
 //
-// A *[Failure] ends the reducer: its state is lost. A fact that the host could
-// not read is no error here: the module got Unavailable, and has changed its
-// state without the fact.
+// A *[Failure] ends the reducer: its state is lost. If the host could not read a fact, that
+// is not an error here: the module got Unavailable, and has changed its state without the
+// fact.
 func (r *Reducer) Call(ctx context.Context, f Func, request []byte, now int64) (answer []byte, fuel int64, err error) {
 	m := r.module
 	if f.policy() || !m.Calls(f) {

@@ -7,9 +7,8 @@ import (
 	"talon/sdk/abi"
 )
 
-// Request is a buffer for one request, encoded once for all modules that are
-// asked. What a method returns is valid until the next call of one. The zero
-// value is ready.
+// Request is a buffer for one request, encoded once for all modules. The result of a method
+// is valid until the next call of a method. The zero value is ready.
 type Request struct {
 	b       []byte
 	from    netip.Addr // whose text address is

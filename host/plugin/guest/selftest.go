@@ -244,8 +244,8 @@ const (
 	maxStamps = 16 // configurations of one module
 )
 
-// selfTestStamp is the memory that a module has passed its self-test: a line in a file
-// beside its compiled code, which is deleted with it.
+// selfTestStamp records that a module has passed its self-test. It is a line in a file in
+// the folder of the compiled code, and is deleted with it.
 type selfTestStamp struct {
 	path string // empty: nothing is kept
 	line string

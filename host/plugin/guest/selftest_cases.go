@@ -107,8 +107,8 @@ var probes = sync.OnceValue(func() (list [functions][]probe) {
 	return list
 })
 
-// recording answers what has been asked before as it was answered then, so that
-// a set that changes meanwhile does not look like a difference of engines.
+// recording repeats its first answer to a question. So a change of a set during the test
+// does not look like a difference of engines.
 type recording struct {
 	sets Sets // nil: there are none
 

@@ -116,8 +116,8 @@ func fdWrite(c *call, mem api.Memory, stack []uint64) {
 	stack[0] = wasiOK
 }
 
-// write splits text into lines. What is beyond the length of a line, or the
-// number of lines, is not kept.
+// write splits text into lines. It drops text beyond the maximum length of a line or the
+// maximum number of lines.
 func (c *call) write(text []byte) {
 	limits := &c.inst.module.limits
 	for len(text) > 0 && c.logLines <= c.inst.module.budgets.LogLines {
@@ -146,10 +146,10 @@ const (
 	longestWait      = 3_600_000_000_000 // nanoseconds
 )
 
-// wait returns immediately to a guest that waits for its monotonic clock, with the
-// clock moved on: no time passes within a decision. A Go runtime waits so while it
-// lets its own goroutines go on, without which a collection need not end. Whoever
-// waits for anything else would wait for ever, and is ended.
+// wait serves a guest that waits for its monotonic clock. It advances the clock and returns
+// immediately: no time passes within a decision. A Go runtime waits in this way to let its
+// own goroutines run, and a collection may depend on that. A guest that waits for anything
+// else would wait for ever, so wait ends it.
 func wait(c *call, mem api.Memory, stack []uint64) {
 	const (
 		size      = 48 // of a subscription

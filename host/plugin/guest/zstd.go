@@ -47,8 +47,8 @@ func readZstd(file string, d *dictionary) ([]byte, error) {
 	return r.DecodeAll(data, nil)
 }
 
-// dictionary is what the files of a folder are compressed against. Its number, in each of
-// them, stands for what it holds.
+// dictionary is the zstd dictionary of the files of a folder. Each of them has the number
+// of the dictionary, which identifies its content.
 type dictionary struct {
 	file string
 	info fs.FileInfo

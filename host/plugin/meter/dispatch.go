@@ -14,14 +14,13 @@ package meter
 //	  local.set P
 //	  br loop       ;; goto the label that N stands for
 //
-// Each jump of the source, forward or backward, passes the head of the loop.
-// A charge there would be paid at each of them, for the whole function. But
-// where such a jump goes is known, so it is charged instead, and the head is
-// not: entering the loop has paid for one way through it from top to bottom; a
-// jump forward needs nothing more, a jump backward pays for what lies between
-// its label and itself, once more. A jump forward also becomes a branch to its
-// label, since the way through br_table would do nothing else. What a jump backward
-// becomes is in loop.go.
+// Each jump of the source, forward or backward, passes the head of the loop. A charge there
+// would be paid at each of them, for the whole function. But the target of such a jump is
+// known, so the jump is charged instead of the head. Entering the loop has paid for one way
+// through it from top to bottom. A jump forward costs nothing more. A jump backward pays
+// once more for the code between its label and itself. A jump forward also becomes a branch
+// to its label, since the way through br_table would do nothing else. See loop.go for jumps
+// backward.
 //
 // If any branch to the head is not of this form, the loop is charged at its
 // head like all others.

@@ -6,12 +6,12 @@ import (
 	"fmt"
 )
 
-// FuelExport is the name under which a metered module exports its fuel: a
-// mutable i64 global. What remains is not negative; a negative value after a
-// trap says that the guest ran out.
+// FuelExport is the name under which a metered module exports its fuel: a mutable i64
+// global. The remaining fuel is not negative. A negative value after a trap means that the
+// guest ran out.
 const FuelExport = "talon.fuel"
 
-// Options bounds a module. A limit of zero stands for its default.
+// Options bounds a module. A limit of zero means its default.
 type Options struct {
 	// StartFuel is what the global holds when the module is instantiated: what
 	// the start function, and any other that runs before the host sets the
@@ -114,9 +114,9 @@ func appendSection(out []byte, id byte, body []byte) []byte {
 // inserted or replaced, and what each costs; the second copies the body with
 // these changes, and small inner loops once more (loop.go). Neither recurses: open blocks are a stack of frames.
 
-// Limits on one function, because the time that the engine takes to compile it
-// grows with their square, or worse: without them a module of 32 kB can keep it
-// busy for minutes, and it cannot be interrupted within a function.
+// Limits on one function. The engine's time to compile it grows with the square of these
+// counts, or faster. Without limits, a module of 32 kB can keep the engine busy for
+// minutes, and the engine cannot be interrupted within a function.
 const (
 	maxTargets = 1 << 15 // labels of all br_table
 	maxBlocks  = 1 << 13 // block, loop, if, charges

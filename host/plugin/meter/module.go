@@ -288,9 +288,9 @@ const (
 	namesLocals    = 2
 )
 
-// custom reads a custom section. Of all of them only the names of the module and
-// its functions are kept, for the stack traces of traps: the rest describes code
-// at offsets that no longer hold, or is the host's to read from the original.
+// custom reads a custom section. It keeps only the names of the module and its functions,
+// for the stack traces of traps. Other sections describe code at offsets that no longer
+// hold, or the host reads them from the original.
 func (m *module) custom(r *reader) {
 	if r.name() != "name" {
 		r.pos = len(r.b)

@@ -170,7 +170,7 @@ func weight(op byte) int64 {
 	return 1
 }
 
-// Costs in fuel, besides one for each other instruction.
+// Costs in fuel. Each other instruction costs one.
 const (
 	chargeCost   = 2  // the charge itself, at each head and jump
 	dispatchCost = 2  // local.get and br_table at the head of a dispatch loop

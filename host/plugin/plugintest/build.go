@@ -120,9 +120,9 @@ func Main(m interface{ Run() int }) int {
 }
 
 // MachineCode returns a folder for [guest.Options.CacheDir] that all tests of a process
-// share. It has the code of these folders already, as [Build] takes them: to compile a Go
-// policy takes a second, and most of a minute under the race detector, so that one
-// process does it for all test processes, those of later runs included.
+// share. It already contains the code of these folders, which [Build] accepts too.
+// Compiling a Go policy takes a second, or most of a minute under the race detector. So one
+// process compiles for all test processes, including those of later runs.
 func MachineCode(t testing.TB, folders ...string) string {
 	t.Helper()
 	code.Lock()
@@ -179,8 +179,8 @@ func fetch(folder, dir string) error {
 	return link(entry, dir)
 }
 
-// compilerKey stands for all but the module that machine code depends on: wazero, and
-// what meters the module before wazero compiles it.
+// compilerKey identifies everything except the module that machine code depends on: wazero,
+// and the code that meters the module before wazero compiles it.
 var compilerKey = sync.OnceValues(func() (key [sha256.Size]byte, err error) {
 	root, err := root()
 	if err != nil {
@@ -249,8 +249,8 @@ func link(entry, dir string) error {
 // passed is the file that says which self-tests a module has passed.
 const passed = "passed"
 
-// fill has a Talon load a policy: an import of nothing does. Whether the policy passes its
-// tests is for others to say. The caller has locked the entry.
+// fill has a Talon load a policy, by an import of no events. It does not check that the
+// policy passes its tests. REQUIRES: the caller has locked the entry.
 func fill(entry, folder string) error {
 	talon, err := talon()
 	if err != nil {
@@ -289,9 +289,8 @@ func fill(entry, folder string) error {
 }
 
 // talon builds a Talon whose machine code this process can use, without the race detector
-// even if the tests run under it. The store keeps it, and the go tool links it again when
-// that is not what it would link. What this process uses is its own for as long as the
-// tests run.
+// even if the tests run under it. The store keeps it. The go tool links it again when its
+// inputs have changed. This process uses a copy of its own while the tests run.
 func talon() (string, error) {
 	if code.talon != "" {
 		return code.talon, nil

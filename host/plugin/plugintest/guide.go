@@ -10,9 +10,9 @@ import (
 var before = regexp.MustCompile("`([^`]+)`:$")
 
 // Script makes one shell script of a page of the documentation, for an empty folder: it
-// writes the files whose names stand before their text, and gives the commands as they
-// are. What a command that ends with & has started ends with the script; the page itself
-// must wait until it serves. A command of which the page says "# refused" must fail.
+// writes the files whose names stand before their text, and gives the commands as they are.
+// A background command (one that ends with &) ends with the script. The page itself must
+// wait until it serves. A command of which the page says "# refused" must fail.
 func Script(page string) string {
 	var script strings.Builder
 	fmt.Fprintln(&script, `relays=; trap 'for r in $relays; do kill $r 2>/dev/null && wait $r || true; done' EXIT; trap 'exit 1' TERM`)

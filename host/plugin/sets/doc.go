@@ -1,8 +1,8 @@
 // Package sets holds the lists that a plugin can look things up in. A set comes
 // from a file, or from a nostr list that is stored here, and follows its changes.
 //
-// A member is either 32 bytes (a public key or an event id) or a text. 64 hex
-// digits, in either case, and the 32 bytes that they stand for are the same member.
+// A member is either 32 bytes (a public key or an event id) or a text. A text of 64 hex
+// digits, in either case, is the same member as its 32 bytes.
 //
 // # Files
 //
@@ -19,14 +19,13 @@
 //	a                 an address, kind:pubkey:d
 //	t word r relay    the text as it stands
 //
-// Other tags, and values that do not have the right shape, are skipped. What is
-// private in a list is encrypted for its author: nobody else can read it, so it is
-// not in the set.
+// Other tags, and values that do not have the right shape, are skipped. The private part of
+// a list is encrypted for its author: nobody else can read it, so it is not in the set.
 //
 // # Invariants
 //
 //  1. A look-up never waits, and sees one version of a set, whole.
-//  2. What has become wrong, or cannot be read, leaves the members as they were.
+//  2. A source that is wrong or unreadable leaves the members as they were.
 //     [Sets.Status] says so.
 //  3. A set holds what the newest version of its list says, as far as that came to
 //     [Sets.Published] or was read: an older version never replaces a newer one,

@@ -20,8 +20,7 @@ type list struct {
 	stale   bool     // to be read from the store
 }
 
-// version is what is to be known of a list's event beside its members. The event
-// itself may be large.
+// version identifies the event of a list. It does not hold the event, which may be large.
 type version struct {
 	id      host.ID
 	at      int64 // created_at

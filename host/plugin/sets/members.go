@@ -36,7 +36,7 @@ func (m *members) addKey(key [32]byte) {
 	m.bytes += (len(m.keys) - before) * len(key)
 }
 
-// addText adds a copy of a text, or the 32 bytes that its 64 hex digits stand for.
+// addText adds a copy of a text, or its 32 bytes if it has 64 hex digits.
 func (m *members) addText(text string) {
 	if key, ok := parseKey(text); ok {
 		m.addKey(key)

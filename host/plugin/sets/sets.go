@@ -159,10 +159,10 @@ func (s *Sets) Status() []Status {
 	return all
 }
 
-// Refresh reads files that have changed, and lists that may have without
-// a Published: those that have expired, could not be read, or were read by Open.
-// What is wrong with a file or list is logged, once, and is in Status. The error
-// says that the host could not read a list; the next Refresh tries again.
+// Refresh reads changed files. It also reads lists that may have changed without a
+// Published: those that have expired, could not be read, or were read by Open. It logs each
+// fault of a file or list once, and records it in Status. The error says that the host
+// could not read a list; the next Refresh tries again.
 func (s *Sets) Refresh(ctx context.Context) error {
 	s.refreshing.Lock()
 	defer s.refreshing.Unlock()
@@ -194,7 +194,7 @@ func (s *Sets) readFile(set *set) {
 	if err == nil && set.stamp.same(info) {
 		return
 	}
-	// Taken before reading: what changes meanwhile is read again.
+	// Taken before reading, so that a later change is read again.
 	set.stamp = stamp{info, s.now()}
 	var m *members
 	if err == nil {
@@ -208,8 +208,8 @@ func (s *Sets) readFile(set *set) {
 	s.install(set, m, err)
 }
 
-// readTries are how often a list is read that changes meanwhile. What came to
-// Published is right anyway.
+// readTries is how often readList reads a list that changes during the read. Events that
+// came to Published are right anyway.
 const readTries = 3
 
 // readList reads a list from the store.

@@ -43,7 +43,7 @@ const (
 	maxReference = 1024
 )
 
-// Parse reads the text of a side-car. Empty text stands for all defaults.
+// Parse reads the text of a side-car. Empty text means all defaults.
 func Parse(text []byte) (*File, error) {
 	if _, err := scan(text); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func Parse(text []byte) (*File, error) {
 	if err != nil {
 		var parse toml.ParseError
 		if errors.As(err, &parse) {
-			// The message may quote what stands there, with the ends of lines.
+			// The message may quote the text at that position, including line breaks.
 			return nil, fmt.Errorf("line %d: %s", parse.Position.Line, strings.Join(strings.Fields(parse.Message), " "))
 		}
 		return nil, err

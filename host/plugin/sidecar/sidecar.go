@@ -1,9 +1,9 @@
-// Package sidecar reads NAME.toml, the file beside NAME.wasm with which an
-// operator says how a plugin runs; or which names a program that runs instead.
+// Package sidecar reads NAME.toml. In this file an operator configures the plugin
+// NAME.wasm, or names a program that runs instead.
 //
 // Invariants:
 //
-//  1. Whatever the bytes, reading them takes bounded time and memory.
+//  1. Reading takes bounded time and memory, whatever the bytes.
 //  2. A key that does not exist is an error, never ignored: a limit that is
 //     spelled wrong is a limit that is not there.
 //  3. An error is one sentence with the line, the key, the value and what is
@@ -43,7 +43,7 @@ const (
 // answered garbage, or its breaker is open.
 type OnFailure string
 
-// What can happen when a plugin fails.
+// Actions when a plugin fails.
 const (
 	Closed  OnFailure = "closed"  // refuse, so that the client can try again
 	Open    OnFailure = "open"    // go on as if it had no opinion

@@ -22,8 +22,8 @@ type statement struct {
 	start, end int    // of the value
 }
 
-// scan splits text into statements. What is not TOML it takes as a statement of
-// some kind: the library says what is wrong with it.
+// scan splits text into statements. Invalid TOML becomes a statement of some kind: the
+// library reports the error.
 func scan(text []byte) ([]statement, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("the side-car has %d bytes: want at most %d", len(text), maxText)

@@ -10,7 +10,7 @@
 //  1. A change is seen immediately, by every later call of any goroutine. A crash
 //     loses the changes since the last save, never older ones.
 //  2. A value that was handed out never changes.
-//  3. What has expired by the caller's now is not there, swept or not.
+//  3. A caller never sees data that has expired by its now, swept or not.
 //  4. A plugin's keys never take more than three quarters of its quota, and all
 //     that it has never more than the whole, unless the quota was lowered or
 //     more was loaded. Keys that were deleted count until the disk knows.
@@ -20,10 +20,10 @@
 //
 // # Room
 //
-// Who sends events often chooses the keys of buckets: an address, an author. With
-// enough of them somebody could use up the quota, and then a relay that refused
-// would be closed to everybody new, and one that did not would have no limits.
-// So a bucket is never refused for want of room:
+// Senders of events often choose the keys of buckets: an address, an author. With enough
+// keys, a sender could use up the quota. Then a relay that refuses would be closed to all
+// new senders, and a relay that accepts would have no limits. So a bucket is never refused
+// for want of room:
 //
 //   - A bucket that is full again says nothing. It expires by itself.
 //   - A quarter of the quota is for buckets alone. They may borrow what keys do not

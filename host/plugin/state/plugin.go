@@ -179,8 +179,8 @@ func (p *Plugin) changed(s *shard, it *item) {
 	}
 }
 
-// remove forgets the item. What the disk may have it keeps until the disk knows.
-// REQUIRES: s.mu.
+// remove deletes the item. If the disk may hold the item, remove keeps a record of it until
+// the deletion is saved. REQUIRES: s.mu.
 func (p *Plugin) remove(s *shard, it *item) {
 	if !it.stored || it.space == buckets {
 		p.charge(it.space, -it.size())
@@ -261,9 +261,8 @@ const maxMillis = 1 << 52
 // milliseconds until they will be there, or -1 if they never will: n is more than
 // burst, or the key is too long. A bucket that nobody took from is full.
 //
-// Who takes with another burst or perMillis than before finds the bucket to be
-// full again at the same time, but at the most empty. That also heals a clock that
-// went back.
+// If burst or perMillis changes, the bucket keeps the time at which it is full again, but
+// is never below empty. That also repairs a clock that went back.
 func (p *Plugin) Take(key []byte, n, burst, perMillis, now int64) int64 {
 	burst = min(burst, maxMillis)
 	switch {

@@ -1,9 +1,9 @@
 package state
 
 const (
-	// overhead is what an item costs beside its key and value: the item, its
-	// places in the map, the queue and the list of changes, and what the
-	// allocator rounds up. Measured, see TestOverhead.
+	// overhead is the cost of an item in addition to its key and value: the item, its
+	// places in the map, the queue and the list of changes, and the rounding of the
+	// allocator. Measured, see TestOverhead.
 	overhead = 176
 
 	// attempts are how often room is made for one item: others may take it away.
@@ -15,8 +15,8 @@ const (
 
 func sizeOf(key, value int) int64 { return int64(key) + int64(value) + overhead }
 
-// SetQuota bounds what the plugin may remember, in bytes; 0 is the default of
-// [Options]. What is there stays, though it may be more.
+// SetQuota bounds what the plugin may remember, in bytes; 0 is the default of [Options].
+// Existing data stays, even if it exceeds the quota.
 func (p *Plugin) SetQuota(bytes int64) {
 	if bytes <= 0 {
 		bytes = p.memory.opts.Quota

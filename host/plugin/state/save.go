@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// What one transaction of the disk writes: events wait for it.
+	// Limits of one transaction of the disk, since events wait for it.
 	saveEntries = 500
 	saveBytes   = 1 << 20
 
@@ -24,7 +24,7 @@ const (
 // Run saves what changed and drops what expired until ctx ends. Then it saves for
 // the last time, and returns the error of that.
 //
-// What changes after that is saved by [Memory.Save] only.
+// Only [Memory.Save] saves later changes.
 func (m *Memory) Run(ctx context.Context) error {
 	tick := time.NewTicker(m.opts.Every)
 	defer tick.Stop()

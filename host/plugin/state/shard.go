@@ -34,8 +34,8 @@ type item struct {
 	key   string
 	value []byte // of a key; nil for one that was deleted; replaced, never changed
 
-	// until is when the item expires, in unix milliseconds, 0 for never. For
-	// a bucket that is when it is full again, and all there is to know.
+	// until is when the item expires, in unix milliseconds, 0 for never. For a bucket that
+	// is the time at which it is full again, and its whole state.
 	until int64
 
 	// due is what the queue sorts by. It may be earlier than until, so that
@@ -132,7 +132,7 @@ func (s *shard) remove(it *item) {
 	delete(s.space[it.space].items, it.key)
 }
 
-// entry is what the disk is to know of the item.
+// entry returns the item in the form in which the disk stores it.
 func (it *item) entry(module string) host.StateEntry {
 	e := host.StateEntry{Module: module, Space: it.space, Key: it.key, Value: it.value, Expires: it.until / 1000, Merged: !it.set}
 	if it.space == buckets {
@@ -141,7 +141,7 @@ func (it *item) entry(module string) host.StateEntry {
 	return e
 }
 
-// bucketEntry is what the disk is to know of a bucket that is full at a time.
+// bucketEntry returns the stored form of a bucket that is full at a time.
 func bucketEntry(until int64) (value []byte, expires int64) {
 	return putInt(until), (until-1)/1000 + 1 // not before it is full
 }

@@ -12,10 +12,10 @@ import (
 // it has changed, and reads what all have saved in between. A key is what was saved last, a
 // counter the sum of what all have added.
 //
-// Of a bucket, each process may have taken what the others do not know yet. So what is not
-// known to all counts as if all had taken as much, and once more since they do not begin at
-// the same time: what one may take before it hears of the others is its share of what is
-// left, also while nothing can be saved.
+// Each process may have taken from a bucket without the knowledge of the others. So a take
+// that is not known to all counts as if all processes had taken as much. It counts once
+// more because they do not begin at the same time. Until a process hears of the others, it
+// may take its share of the rest, also while nothing can be saved.
 
 // counted is what a take that others do not know yet counts for.
 func (m *Memory) counted(cost int64) int64 {

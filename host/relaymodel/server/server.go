@@ -5,8 +5,8 @@
 // Invariants:
 //
 //  1. Calls of the model are serialised, and what they return is sent in that order.
-//  2. A client that does not read delays nobody else: what it has not taken is queued,
-//     and more than 32 MiB of it end its connection.
+//  2. A client that does not read does not delay others. The server queues its
+//     messages, and ends its connection at more than 32 MiB.
 //  3. [Server.Close] ends all connections and waits for their goroutines.
 package server
 
@@ -129,8 +129,8 @@ func refuse(w http.ResponseWriter, status int) {
 	}
 }
 
-// upgrade makes a websocket of a request. The relay knows of the connection before the
-// client does; what it sends meanwhile waits.
+// upgrade turns a request into a websocket. The relay knows of the connection before the
+// client does, so messages wait until the upgrade ends.
 func (s *Server) upgrade(w http.ResponseWriter, req *http.Request) {
 	from, _ := netip.ParseAddrPort(req.RemoteAddr)
 	c := newConn(s)

@@ -6,7 +6,7 @@
 //  1. Where the module fails or there is none, the host's own numbers hold: 5 seconds
 //     after a failure, doubled with each one up to an hour.
 //  2. A module's answer is bounded: no wait is longer than a day.
-//  3. It is used by one goroutine, beside the one of Run.
+//  3. One goroutine uses it, in addition to that of Run.
 package health
 
 import (
@@ -337,7 +337,7 @@ func (k *Keeper) countAll(at, every int64) {
 	}
 }
 
-// save keeps what changed. What could not be written is tried again with the next.
+// save writes the changes. If a write fails, the next save tries it again.
 func (k *Keeper) save(ctx context.Context) {
 	k.mu.Lock()
 	news := make(map[string]*record, len(k.changed))

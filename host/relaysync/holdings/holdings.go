@@ -1,13 +1,13 @@
 // Package holdings remembers which events a relay is believed to hold, in six bytes an
-// event, so that a comparison (NIP-77) can offer what the relay has instead of everything
-// that is here: with nothing new the two sides are alike, and that costs one message each.
+// event. So a comparison (NIP-77) can offer this set instead of all local events. If
+// nothing is new, both sides are equal, and the comparison costs one message each.
 //
-// A [Set] is a belief. It holds the first bytes of ids, whatever became of the events here:
-// stored, held, refused or replaced. Whoever offers a set reads what is here and leaves out
-// what the [View] does not have. So a belief that is wrong, old or lost costs bytes: an event
-// that the relay has and the set has not is found by the comparison, one that the set has and
-// the relay has not is taken out by it, and one that is not here is offered to nobody.
-// Nothing that a relay says of itself changes what is offered to another.
+// A [Set] is a belief. It holds the first bytes of ids, whatever happened to the events here:
+// stored, held, refused or replaced. The caller reads the local events and leaves out those
+// that the [View] does not have. So a belief that is wrong, old or lost only costs bytes. A
+// comparison adds an event that only the relay has, and removes one that the relay lacks. The
+// set never offers an event that is not here. Nothing that a relay says of itself changes
+// what is offered to another.
 //
 // A set knows what was compared to its end with its relay: each value of a tag by itself, so
 // that a filter of other values, most of which were compared, is known too. For any other the
@@ -33,7 +33,7 @@ type prefix [prefixBytes]byte
 
 const prefixBytes = 6
 
-// Bounds of the parts of a set beside its events.
+// Bounds of the other parts of a set. The caller of [New] bounds its events.
 const (
 	maxConditions = 1 << 17 // that are known as compared; above it all are forgotten
 	minPending    = 1024    // changes that are gathered before they are merged
@@ -61,8 +61,8 @@ func (s *Set) Keep() { s.kept = s.limit > 0 }
 // Kept reports whether the set records events.
 func (s *Set) Kept() bool { return s.kept }
 
-// Add adds events that the relay has. A set that is full begins again with nothing: what
-// the relay holds is found by the next comparison, and what is here no more is not.
+// Add adds events that the relay has. A full set starts again empty. The next comparison
+// finds the events of the relay that are still here.
 func (s *Set) Add(ids ...host.ID) {
 	if !s.kept {
 		return
@@ -187,8 +187,8 @@ func (s *Set) Compared(f *host.Filter) {
 }
 
 // Knows reports whether to compare a filter with the set: most of it was compared to its end,
-// with any since or until. For one that has no conditions it is enough that
-// any was: whoever asks for so much has compared what is wanted before.
+// with any since or until. For a filter without conditions, any earlier comparison is enough:
+// the caller of a filter that wide has already compared the wanted events.
 func (s *Set) Knows(f *host.Filter) bool {
 	if f.Tags == nil && f.Authors == nil && f.IDs == nil && f.Kinds == nil {
 		return len(s.compared) > 0
@@ -268,8 +268,9 @@ func (s *Set) TakeChanged() bool {
 	return changed
 }
 
-// condition stands for what a filter asks for, without since, until and limit: for one value
-// of its tag if it has one tag, else for all of it. Two that are alike cost bytes.
+// condition identifies the conditions of a filter, without since, until and limit. If the
+// filter has one tag, each value of the tag is a condition, else the filter is one. A
+// collision costs bytes.
 type condition uint32
 
 // conditionsOf returns what a filter asks for, in an order that does not depend on that of

@@ -19,9 +19,10 @@ import (
 	"talon/internal/recent"
 )
 
-// Set holds ids of the events of all relays: those that are here, so that the copies of
-// others cost nothing; those that were refused, so that they are not fetched again; and
-// from where those came that are on their way. Sessions share it.
+// Set holds ids of the events of all relays, and sessions share it. It holds the ids of
+// local events, so that copies from others cost nothing. It holds the ids of refused
+// events, so that nobody fetches them again. For events on their way, it holds their
+// source.
 type Set struct {
 	hash match.Hash
 
@@ -284,8 +285,8 @@ func (k *Set) Unwritten() {
 // same policies. A page that cannot be read is passed over. It is called before anything
 // is refused.
 //
-// What would have had an event tried again is not known any more. So one that is restored is
-// forgotten, and with it fetched again, when something arrives that it may have waited for.
+// Restore does not know the reasons for another try of an event. So a restored event is
+// forgotten, and fetched again, when something arrives that it may have waited for.
 func (k *Set) Restore(pages map[uint64][]byte, now int64) {
 	numbers := make([]uint64, 0, len(pages))
 	for p := range pages {

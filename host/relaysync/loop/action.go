@@ -103,8 +103,8 @@ func (s *Loop) connect(a *abi.StepAction, u string) {
 	s.update(r)
 }
 
-// isPrivate reports whether a URL names an address that is not reached from everywhere.
-// What a name leads to is looked at when it is connected to.
+// isPrivate reports whether a URL names an address that is not public. It does not resolve
+// names: the dialer checks their addresses.
 func isPrivate(u string) bool {
 	parsed, err := url.Parse(u)
 	if err != nil {

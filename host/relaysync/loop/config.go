@@ -10,8 +10,8 @@ import (
 	"talon/sdk/grasp"
 )
 
-// Strategy decides which requests go to which relay. It must be deterministic if the loop
-// is to be.
+// Strategy decides which requests go to which relay. The loop is deterministic only if the
+// strategy is.
 type Strategy interface {
 	// Call hands over a StepRequest and returns StepActions, valid until the next
 	// call. If what answers is new, it gets what [Loop.Init] returns instead of the
@@ -175,8 +175,7 @@ func announcementOf(e *host.Event) *grasp.Announcement {
 	return a
 }
 
-// Effect is something that is to be done for the loop, in the order in which
-// [Loop.Effects] returns it.
+// Effect is a task that the caller runs for the loop, in the order of [Loop.Effects].
 type Effect interface{ effect() }
 
 // ConnID identifies an attempt to connect, and the resulting connection.

@@ -1,6 +1,6 @@
-// Package loop carries out the actions of a sync strategy, as a state machine: it owns
-// the records of relays and repositories, the timers of the strategy, the budgets, and
-// the events that are to be decided again.
+// Package loop carries out the actions of a sync strategy, as a state machine. It owns the
+// records of relays and repositories, the timers of the strategy, the budgets, and the
+// events that wait for another decision.
 //
 // A [Loop] has no clock, goroutine, lock or I/O. Its user calls its inputs with the time
 // in unix milliseconds, and does what [Loop.Effects] returns, in order. It asks the

@@ -39,8 +39,8 @@ func (s *Loop) load(all map[string][]byte) {
 	}
 }
 
-// Records returns the records of relays that are to be saved. A relay that is connected
-// was seen just now: after a crash that is when it was lost.
+// Records returns the records of relays to save. A relay that is connected was seen just
+// now: after a crash that is when it was lost.
 func (s *Loop) Records(now int64) map[string][]byte {
 	s.tick(now)
 	out := make(map[string][]byte)

@@ -318,9 +318,9 @@ func (r *relay) counts() (c counts) {
 // before it are forgotten: a relay may accept connections, and drop them.
 const provenTime = 30_000
 
-// update counts a relay again, and schedules what is to be done for it: an attempt, or
-// proof that it works, or the end of its rest. Whatever changes a field that counts or that moves the schedule
-// calls it. So a turn costs what has changed, however many relays there are.
+// update counts a relay again and schedules its next task: an attempt, a proof that it works, or the end of
+// its rest. Each change of a field that counts or moves the schedule calls update. So a turn costs what has
+// changed, however many relays there are.
 func (s *Loop) update(r *relay) {
 	s.counts.add(r.counted, -1)
 	r.counted = r.counts()
@@ -447,10 +447,10 @@ const (
 	shortFor     = 10 * minute // of an absence
 )
 
-// AttemptTime returns how long an attempt to find a relay again may last, in milliseconds; 0:
-// as long as any. failing is how long the relay has failed. took is how long the latest attempt
-// lasted that succeeded; 0: none did. An attempt that began before the relay was back may get no
-// answer at all, so it must end soon.
+// AttemptTime returns how long an attempt to reach a lost relay may last, in milliseconds. 0
+// means no special limit. failing is how long the relay has failed. took is how long the latest
+// successful attempt lasted, or 0 if there is none. An attempt that began before the relay was
+// back may get no answer at all, so it must end soon.
 func AttemptTime(failing, took int64) int64 {
 	if took == 0 || failing >= shortFor {
 		return 0

@@ -65,7 +65,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 	}
 }
 
-// withoutNegentropy logs once for a relay that what was to be compared is read page by page.
+// withoutNegentropy logs, once for each relay, that pages replace a comparison.
 func (s *Loop) withoutNegentropy(r *relay) {
 	if !r.paged {
 		r.paged = true
@@ -164,7 +164,7 @@ type missingAt struct {
 	next        int64                   // unix milliseconds; no line before
 }
 
-// never is a time that does not come.
+// never is a time beyond all others.
 const never = 1<<63 - 1
 
 // missingEvery is between two lines about one relay.
@@ -235,7 +235,8 @@ type limitsSeen struct {
 // milliseconds.
 const learntFor = 7 * 24 * 60 * minute
 
-// minMessage is what is not taken from a relay because it hangs up.
+// minMessage is the lower bound of the message size to ask for when a relay closes
+// connections upon large messages.
 const minMessage = 4 << 10
 
 // Merge combines what a relay advertises now with what it showed before, unless it showed

@@ -101,8 +101,9 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 	return roots, s.eachEvent(host.Filter{Kinds: rootKinds}, note)
 }
 
-// consider notes a repository if it is ours. That of a held announcement is, whatever it
-// lists: policies hold what gets a repository here.
+// consider notes a repository if it is ours. The repository of a held announcement is ours,
+// whatever relays it lists: policies hold only announcements that may get a repository
+// here.
 func (s *Loop) consider(e *host.Event, level uint32) error {
 	a := announcementOf(e)
 	if a == nil {

@@ -2,8 +2,8 @@
 // value in place of its text. Of 100 relays with 70 subscriptions of 100 values each the
 // texts alone would be 50 MB.
 //
-// That two values have the same hash is as likely as once in 40 million events, and
-// nobody who does not know the key of the [Hash] can make one.
+// The probability that two values have the same hash is one in 40 million events. Only the
+// owner of the key of the [Hash] can construct such values.
 package match
 
 import (
@@ -231,7 +231,7 @@ type Hash struct{ k0, k1 uint64 }
 // texts.
 func NewHash(k0, k1 uint64) Hash { return Hash{k0, k1} }
 
-// symbol stands for a text.
+// symbol is the hash of a text.
 type symbol uint32
 
 func sum[T string | []byte](h Hash, b T) symbol {

@@ -56,7 +56,8 @@ func NewStore(commit time.Duration, verify func(*host.Event) error) *Store {
 	return s
 }
 
-// run decides about what has been submitted. A commit has all that came meanwhile.
+// run decides about submitted events. A commit has all events that came during the previous
+// one.
 func (s *Store) run() {
 	defer close(s.done)
 	for it := range s.queue {

@@ -1,7 +1,7 @@
-// Package retry stores refused events, and decides when one of them is worth another try:
-// when something that it names, or that names it, has been accepted since, and, of one
-// that is dated ahead, when its time has come. So neither the order in which events
-// arrive nor somebody's clock decides what is kept.
+// Package retry stores refused events, and decides when to try one of them again. An event
+// gets another try after the acceptance of an event that it names, or that names it. An
+// event that is dated ahead gets one when its time has come. So neither the order of
+// arrival nor a wrong clock decides which events stay.
 //
 // Why an event was refused is not asked: a policy gives a reason for people. An event
 // that would be refused whatever arrives costs its place and a few tries.
@@ -40,9 +40,9 @@ type Limits struct {
 	Ahead  int64 // seconds that an event may be dated ahead to be kept until its time
 }
 
-// DefaultLimits hold what a few large repositories need whose announcement comes
-// last. A comment names the announcements of all maintainers beside its root, and each of
-// these may arrive twice, held and then released: it needs more tries than that.
+// DefaultLimits are enough for a few large repositories whose announcement comes last. A
+// comment names its root and the announcements of all maintainers. Each of these may arrive
+// twice, held and then released, and the comment needs more tries than that.
 var DefaultLimits = Limits{Events: 20_000, Bytes: 32 << 20, Age: 3600, Tries: 20, Ahead: 24 * 3600}
 
 // Set holds events that were refused.
@@ -88,7 +88,7 @@ func New(l Limits) *Set {
 	}
 }
 
-// Retry is an event that is to be decided once more.
+// Retry is an event for another decision.
 type Retry struct {
 	Event  *host.Event
 	Source string // from which it came first
@@ -297,8 +297,8 @@ func (s *Set) remove(x *entry) {
 	}
 }
 
-// key stands for something that an event may wait for. Two things may have the same
-// key: a try too many.
+// key is the hash of a thing that an event may wait for. A collision causes an unnecessary
+// try.
 type key uint64
 
 var seed = maphash.MakeSeed()
@@ -323,7 +323,7 @@ func keyOf(kind byte, value string) key {
 // is not about any of them.
 const maxReferences = 64
 
-// Kinds of authors' own lists, beside [grasp.KindGraspList].
+// Kinds of authors' own lists. See also [grasp.KindGraspList].
 const (
 	kindProfile   host.Kind = 0
 	kindContacts  host.Kind = 3

@@ -164,8 +164,8 @@ func (s *Session) drain(r *request) {
 	s.checkNoLater(s.now + s.limits.AnswerTime)
 }
 
-// evictOldest returns the request of which least is to be expected: the first to be closed of
-// those that were answered, or of all.
+// evictOldest returns the closed request that the relay has least to send for. That is the
+// oldest one with an EOSE, or the oldest of all if there is none.
 func (d *drain) evictOldest() (low *request) {
 	for _, r := range d.order {
 		switch {

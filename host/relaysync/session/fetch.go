@@ -91,8 +91,8 @@ func (h *fetch) timeOut(s *Session) {
 	}
 }
 
-// noNegentropy goes on without it, if the strategy allows that. never says that the
-// relay has none.
+// noNegentropy continues page by page, if the strategy allows that. Otherwise the fetch
+// ends as incomplete. never marks the relay as one without negentropy.
 func (h *fetch) noNegentropy(s *Session, class uint32, reason string, never bool) {
 	if h.gone {
 		return
@@ -356,9 +356,9 @@ func (ps *pages) before(second int64) {
 	ps.until, ps.boundary = &until, nil
 }
 
-// denseLimit is what is asked for of a second that holds more than a page, and denseFrom
-// is the number of events of one second from which the relay's limit may be the reason
-// that there are no more.
+// A second may hold more events than a page. denseLimit is the limit of a request for such
+// a second. denseFrom is a number of events of one second: from there on, the relay's own
+// limit may have cut the answer.
 const (
 	denseLimit = 5000
 	denseFrom  = 10

@@ -337,8 +337,9 @@ func TestClosedAfterEvents(t *testing.T) {
 	g.want("reports", g.reports(), "done auto method=1 complete=true class=0 have=0 need=20 new=20")
 }
 
-// A fetch counts the events that only a relay that ignores the letters of tags sends: no
-// event that an honest relay may send for its filter, whoever wrote it.
+// A fetch counts the events that only a relay that ignores the letters of tags sends. It
+// does not count an event that an honest relay may send for the filter, whatever its
+// author.
 func TestOtherLetter(t *testing.T) {
 	const value = "30617:ab:lib"
 	list := []*host.Event{

@@ -93,7 +93,7 @@ func (s *Session) event(id string, e *host.Event, size int) {
 		s.cfg.Holdings.Add(e.ID)
 	}
 	if r.live && !r.stored && fit == fitsExactly {
-		// The relay would not send it if the subscription were not open.
+		// A live event proves that the subscription is open.
 		r.stored = true
 		defer s.completeIfDue(r)
 	}

@@ -19,8 +19,8 @@ func (g *rig) wantMissed(id string, since int64) {
 	g.want("reports before that is here", g.reports())
 }
 
-// Whenever a relay has fewer live requests than the strategy counts on, what came meanwhile is
-// fetched, and only then the subscription is said to be open.
+// A relay may have fewer live requests than the strategy counts on. The session then fetches
+// the events of that time, and only then reports the subscription as open.
 func TestMissed(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T){
 		"the relay passes over a REQ for nothing stored": func(t *testing.T) {
@@ -85,8 +85,8 @@ func missing(t *testing.T) *rig {
 	return g
 }
 
-// What a live request missed is asked for again if the relay refuses that. If that does not help, or
-// the answer may be cut, the strategy opens the subscription again, and fetches.
+// If the relay refuses the request for missed events, the session sends it again. If that does not
+// help, or the answer may be cut, the strategy opens the subscription again, and fetches.
 func TestMissedRefused(t *testing.T) {
 	closed := fmt.Sprintf("closed a class=%d", abi.ClassError)
 	g := missing(t)

@@ -87,10 +87,10 @@ func numberOf(digits string) (n int) {
 	return n
 }
 
-// notice takes a NOTICE. The loop gets a bounded number of them a minute; beyond that
-// there may be one for each message of ours: some relays refuse each that is too much for
-// them. before is the subscription whose EOSE was the message before it, nil if that was
-// something else.
+// notice handles a NOTICE. The loop gets a bounded number of them a minute. Beyond that the
+// session allows one for each message of ours, since some relays refuse each message that
+// is too much for them. before is the subscription whose EOSE was the message before it, or
+// nil.
 func (s *Session) notice(text string, before *request) {
 	class := classOf(text)
 	s.attribute(class, text, before)

@@ -33,9 +33,10 @@ type Fetch struct {
 	Page    int  // events of one page; 0: the default
 	Push    bool // send the relay what it lacks
 
-	// Holdings counts as lacking at the relay only what it had once. What is compared is the
-	// same: what the relay is believed to hold, once most of the filter was compared with it to
-	// the end. Not with Push, which needs to know what it lacks.
+	// Holdings counts as lacking at the relay only what it had once. It does not change the
+	// compared set. Once most of the filter was compared with the relay to the end, that set is
+	// the events that the relay is believed to hold. Push does not use it: it must find all
+	// that the relay lacks.
 	Holdings bool
 }
 
@@ -50,7 +51,7 @@ func (*Fetch) command()      {}
 func (Unsubscribe) command() {}
 func (CoolDown) command()    {}
 
-// Effect is something that is to be done for a session, in the order in which
+// Effect is an action that the user of a session performs for it, in the order in which
 // [Session.Effects] returns it.
 type Effect interface{ effect() }
 

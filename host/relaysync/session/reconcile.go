@@ -10,9 +10,9 @@ import (
 	"talon/sdk/abi"
 )
 
-// reconciliation compares what is here with what the relay has (NIP-77), and fetches what
-// it finds by ids, in chunks. What it finds more than it can hold it leaves to another
-// session of the protocol after this one.
+// reconciliation compares the local events with those of the relay (NIP-77). It fetches the
+// events that it finds by id, in chunks. If it finds more ids than it can hold, another
+// session of the protocol follows this one.
 type reconciliation struct {
 	fetch *fetch
 	ended bool // the fetch goes on without it
@@ -44,9 +44,10 @@ type reconciliation struct {
 	push push
 }
 
-// open compares: first with what is here, which has to be looked up. With what the relay is
-// believed to hold it compares only if that is most of what it held once: what it has beyond
-// that comes as a list of ids, while two sets that are alike cost next to nothing.
+// open begins a comparison. It first asks for the set of local events, which has to be
+// looked up. It offers only the events that the relay is believed to hold, if these are most
+// of what the relay held once. Two sets that are alike cost next to nothing, and events
+// beyond them come as a list of ids.
 func (n *reconciliation) open(s *Session) {
 	n.sessions++
 	n.before = n.fetch.result.events + n.alreadyLocal
@@ -153,8 +154,9 @@ func (n *reconciliation) message(s *Session, msg []byte) {
 	n.more(s)
 }
 
-// found notes what the relay lacks, and so what it has. What was not offered, and turns out to
-// be there, is taken off by [reconciliation.lacking].
+// found records the events that the relay lacks, and so those that it has.
+// [reconciliation.lacking] later subtracts the events that were not offered, but turn out to
+// be at the relay.
 func (n *reconciliation) found(s *Session) {
 	n.learn(s)
 	have := s.cfg.Known.NotRefused(n.client.Have(), s.seconds())
@@ -207,7 +209,8 @@ func (n *reconciliation) forget(s *Session) {
 	n.wire, n.client, n.set = "", nil, nil
 }
 
-// stop ends it: the fetch goes on without. What chunks bring is taken.
+// stop ends the reconciliation. The fetch goes on without it, and still takes the events of
+// the chunks in flight.
 func (n *reconciliation) stop(s *Session) {
 	n.closeRequest(s)
 	n.ended, n.build = true, 0
@@ -373,7 +376,8 @@ func (p *push) answered(s *Session, ok bool, reason string) {
 	p.more(s, p.by)
 }
 
-// timeOut gives up on a relay that does not answer. What it had was fetched before.
+// timeOut gives up on a relay that does not answer. By then its own events have been
+// fetched.
 func (p *push) timeOut(s *Session, n *reconciliation) {
 	switch {
 	case p.inFlight == 0:

@@ -47,7 +47,7 @@ type request struct {
 	first       host.ID
 }
 
-// owner is whoever made a request.
+// owner is the part of the session that made a request.
 type owner interface {
 	// saw is called for each event that matches. It returns false if the event was
 	// not asked for all the same.
@@ -137,8 +137,8 @@ func (s *Session) removeRequest(r *request) {
 	s.auth.forget(r.id)
 }
 
-// closeRequest ends a request. What the relay has sent before it knows of that is still
-// taken.
+// closeRequest ends a request. The session still takes the events that the relay sends
+// before it reads the CLOSE.
 func (s *Session) closeRequest(r *request) {
 	if sent := r.sent != 0 && !r.closed; !sent {
 		s.removeRequest(r)
@@ -149,7 +149,7 @@ func (s *Session) closeRequest(r *request) {
 	s.drain(r)
 }
 
-// withdraw ends a request that is to be sent again.
+// withdraw ends a request that the session will send again.
 func (s *Session) withdraw(r *request) {
 	s.closeRequest(r)
 	r.sent, r.closed = 0, false

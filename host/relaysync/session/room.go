@@ -81,8 +81,8 @@ func (s *Session) fillSlots() {
 	}
 }
 
-// nextSlotCheck is how long a request waits for room. What stays open may keep others
-// waiting for ever: the strategy is to know.
+// nextSlotCheck is how long a request waits for room. Then it fails: lasting requests may
+// keep it waiting for ever, and the strategy must know.
 func (s *Session) nextSlotCheck(r *request) int64 {
 	if r.lasting {
 		return s.limits.AnswerTime
@@ -101,9 +101,9 @@ func (s *Session) giveUpSlot() {
 	}
 }
 
-// noRoom takes the news that the relay has refused a request because there are too many
-// already, or too many values in them. It is sent again when another one has ended. limit is
-// how many the relay says that it takes; 0: it does not say.
+// noRoom handles the refusal of a request because the relay has too many already, or too
+// many values in them. The session sends it again when another one has ended. limit is the
+// number that the relay says it takes, or 0 if it does not say.
 func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 	settled := r.settled
 	if r.sent != 0 {
@@ -129,7 +129,8 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 		s.learnSlots(limit)
 	}
 	if r.refusals++; settled || r.filters == nil || r.refusals > maxRefusals || what == refusedValues && r.values > limit {
-		// It was taken for open: the strategy is to know what it may have missed.
+		// The strategy may have taken it for open, and must know that it may have missed
+		// events.
 		r.closed = true
 		r.owner.refused(s, r, abi.ClassLimit, reason)
 		return
@@ -207,7 +208,7 @@ func (p *pace) refill(seconds float64, l *Limits) {
 	p.tokens = min(float64(l.Burst), p.tokens+float64(seconds*l.Requests))
 }
 
-// cools reports whether nothing more is to be asked now. Then the fetch goes on later.
+// cools reports whether the relay rests now. If it does, cools defers the fetch.
 func (s *Session) cools(h *fetch) bool {
 	if s.now >= s.pace.cooldownUntil {
 		return false
@@ -216,7 +217,7 @@ func (s *Session) cools(h *fetch) bool {
 	return true
 }
 
-// startFetches opens what waits, as fast as the relay is to be pressed.
+// startFetches opens waiting subscriptions and fetches, no faster than the pace allows.
 func (s *Session) startFetches() {
 	p := &s.pace
 	if s.ended || s.now < p.cooldownUntil {
@@ -285,8 +286,8 @@ func (s *Session) nextStart() int64 {
 // cloggedTime is how soon a session looks whether the relay has taken what it was sent.
 const cloggedTime = 50
 
-// prune takes out what nobody wants any more: while the relay is to rest, a strategy may
-// change its mind without an end.
+// prune removes entries that the strategy has cancelled. While the relay rests, a strategy
+// may order and cancel without end.
 func (p *pace) prune(l *Limits) {
 	if len(p.opening) >= 2*l.Subscriptions {
 		p.opening = slices.DeleteFunc(p.opening, func(t turn) bool { return t.open != nil && t.open.gone })
@@ -322,9 +323,9 @@ func (s *Session) largest() (r *request, n *reconciliation, bytes int) {
 	return r, n, bytes
 }
 
-// tooLarge takes the news that a message was too large: the longest one that is not
-// answered. Whoever sent it makes it smaller. limit is how long the relay says that it may
-// be; 0: it does not say.
+// tooLarge handles the refusal of a message that was too large: the longest one that is not
+// answered. Its sender then makes it smaller. limit is the longest that the relay says it
+// takes, or 0 if it does not say.
 func (s *Session) tooLarge(limit int, reason string) {
 	r, n, bytes := s.largest()
 	if bytes <= max(s.size.fit, minMessage) {
@@ -355,9 +356,9 @@ func (s *Session) learnSize(over, limit int) {
 	}
 }
 
-// Sizes returns the size of the longest message that the relay has answered, and of the
-// longest recent one without an answer, if that is longer: if the relay hangs up, that
-// may be why.
+// Sizes returns the size of the longest message that the relay has answered. unanswered is
+// the size of the longest recent one without an answer, if that is longer. Its size may be
+// the reason if the relay closes the connection.
 func (s *Session) Sizes(now int64) (answered, unanswered int) {
 	r, n, bytes := s.largest()
 	switch {
@@ -388,9 +389,9 @@ func (w *width) fits(filters []host.Filter) {
 	w.filters, w.values = max(w.filters, o.filters), max(w.values, o.values)
 }
 
-// tooWide makes more of a refusal that does not say why: a request of more filters, or
-// more values, than the relay has ever answered may be too much for it. So whoever made
-// the request asks in smaller parts; at one filter of one value there is no smaller one.
+// tooWide interprets a refusal without a reason. A request with more filters, or more
+// values, than the relay has ever answered may be too much for it. Then its owner asks in
+// smaller parts. A request of one filter with one value cannot get smaller.
 func (s *Session) tooWide(r *request, class uint32) uint32 {
 	w := widthOf(r.filters)
 	if class == abi.ClassUnsupported && (w.filters > max(1, s.width.filters) || w.values > max(1, s.width.values)) {

@@ -17,24 +17,23 @@
 //	Unsent(bytes)                             how much the relay has not taken
 //	Turn: time has passed                     its own last answer, or any input
 //
-// What is open is a [request] on the relay (REQ) with an owner: a subscription, a page of
-// a fetch, or a chunk of ids. A fetch compares (reconciliation), and asks for what it
-// found in chunks; or it asks page by page. Each of these is a type of its own with a
-// file of its own, as are room (how many requests the relay takes), pace (how fast it is
-// asked), size (how long a message it takes), auth, push, liveness and drain (requests
-// that we closed).
+// A [request] is open on the relay (REQ). It has an owner: a subscription, a page of a
+// fetch, or a chunk of ids. A fetch compares (reconciliation), and asks in chunks for the
+// events that it found; or it asks page by page. Each of these is a type with a file of its
+// own. So are room (how many requests the relay takes), pace (how fast we ask), size (how
+// long a message it takes), auth, push, liveness and drain (requests that we closed).
 //
 // Invariants:
 //
 //  1. Nothing that a relay sends makes the session panic, grow without a bound, or go
 //     on for ever: see [Limits].
-//  2. A violation that counts needs something that only a dishonest or broken relay
-//     does. What was on its way when we closed a request is taken.
+//  2. A violation counts only if no honest and working relay does the same. The session
+//     takes events that were on their way when we closed a request.
 //  3. A subscription is open when the relay has answered it: with EOSE, or with an
 //     event. Eose is reported when the pipeline has answered everything before it.
-//  4. What the relay refuses, by whatever words, is sent again when there is reason to
-//     hope, or reported.
-//  5. Only what is verified is remembered as refused.
+//  4. If the relay refuses a request, in whatever words, the session sends it again when
+//     that may work, or reports it.
+//  5. The session remembers an event as refused only after its verification.
 //  6. A subscription is closed after those that were ordered before are sent, unless the relay
 //     has no room for both. A relay that rests keeps what is open.
 package session
@@ -231,7 +230,7 @@ func (s *Session) Turn(now int64, busy bool) (next int64) {
 	return min(s.checkAt, s.nextStart())
 }
 
-// never is a time that does not come.
+// never is later than every time.
 const never = 1<<63 - 1
 
 // busyTime is how soon a session that is busy looks at time-outs again.
@@ -272,7 +271,7 @@ func (s *Session) debug(message string, attrs ...any) {
 	}
 }
 
-// close hangs up.
+// close ends the session and its connection.
 func (s *Session) close(why EndReason) {
 	if !s.ended {
 		s.ended = true

@@ -478,8 +478,8 @@ func TestRefusedByNotice(t *testing.T) {
 	}
 }
 
-// What a relay has no room for waits until another request ends, within what the relay
-// says that it takes. Some of the room is for fetches.
+// If a relay has no room for a request, it waits until another request ends. The session
+// stays within the number that the relay states, and keeps some of the room for fetches.
 func TestRoom(t *testing.T) {
 	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 4, Negentropy: abi.SupportNo} })
 	list := notes(1000)
@@ -519,8 +519,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Where what stays open turns out to take all the room that there is, nothing can be
-// fetched any more: the strategy is to ask for less.
+// Lasting subscriptions may turn out to take all the room of a relay. Then a fetch cannot
+// begin, and the strategy must ask for less.
 func TestNoRoomToFetch(t *testing.T) {
 	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 9, Negentropy: abi.SupportNo} })
 	for i := range 7 {
@@ -778,8 +778,8 @@ func TestLostMessage(t *testing.T) {
 	}
 }
 
-// What the relay loses may be a CLOSE: then the subscription takes its room for as long as
-// the connection lasts. It is sent again, and again if that is lost, too.
+// A relay may lose a CLOSE. Then the subscription would take its room for as long as the
+// connection lasts. The session sends the CLOSE again, as often as it is lost.
 func TestLostClose(t *testing.T) {
 	g := newRig(t, nil)
 	open, lose := map[string]bool{}, false

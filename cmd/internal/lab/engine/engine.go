@@ -4,9 +4,9 @@
 //
 // Invariants:
 //
-//  1. Whatever takes time is an event in one queue; of the same time, what was queued first
-//     happens first. There is no clock, no goroutine and no randomness: the world has drawn
-//     it all.
+//  1. Everything that takes time is an event in one queue. Events of the same time happen
+//     in the order in which they were queued. There is no clock, no goroutine and no
+//     randomness: the world has drawn it all.
 //  2. A module that fails is a finding of the run. The run itself fails for no module, relay
 //     or scenario.
 //  3. Equal worlds, modules and levels make equal results, to the byte.

@@ -91,8 +91,8 @@ func line(t testing.TB, r *result.Run) string {
 
 // Every bundled strategy keeps every invariant, and has all at the end that it can have: in
 // three scenarios, shortened, with 20 seeds or TALON_TEST_SEEDS of them; in large nets in
-// all scenarios as they are. What is on a relay that has gone, or that its repository lists
-// no more, is out of reach.
+// all scenarios as they are. Events are out of reach if they are only on relays that have
+// gone, or that their repository no longer lists.
 func TestInvariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
@@ -187,8 +187,8 @@ func TestInterpreter(t *testing.T) {
 	}
 }
 
-// What is on its way while a line breaks does not keep a session from finding that out: of
-// this seed a relay was silent for a day, and nobody noticed.
+// A session notices a broken line although bytes were on their way. With this seed, a relay
+// was once silent for a day, and no session noticed.
 func TestHalfOpen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
@@ -209,8 +209,8 @@ func difference(a, b string) string {
 	return a[max(0, i-80):min(len(a), i+80)] + " <> " + b[max(0, i-80):min(len(b), i+80)]
 }
 
-// The two levels agree: all that is to come comes at both, and the bytes of the model are
-// from a tenth below those of the wire to a fifth above.
+// The two levels agree. Both get the same part of the events, and the bytes of the model
+// are from a tenth below those of the wire to a quarter above.
 func TestLevels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
@@ -230,7 +230,7 @@ func TestLevels(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %.0f bytes at the wire, %.0f in the model: %+.0f %%", strategy.About().Name, bytes[0], bytes[1], 100*(bytes[1]/bytes[0]-1))
-		if complete[0] != complete[1] || bytes[1] < bytes[0]*0.9 || bytes[1] > bytes[0]*1.2 {
+		if complete[0] != complete[1] || bytes[1] < bytes[0]*0.9 || bytes[1] > bytes[0]*1.25 {
 			t.Errorf("%s: complete %v at the wire and %v in the model, bytes %v and %v", strategy.About().Name, complete[0], complete[1], bytes[0], bytes[1])
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// What a run decides and what is said of it has the same bits on every processor: where
-// the compiler may fuse a product and a sum, as it does on arm64 and not on amd64, an
-// option forbids it. The compiled code shows that.
+// The decisions of a run and its figures have the same bits on every processor. The
+// compiler may fuse a product and a sum on arm64, but not on amd64. An explicit conversion,
+// float64(x*y), forbids it. The compiled code shows that no place is fused.
 func TestFloats(t *testing.T) {
 	if os.Getenv("TALON_TEST_SCALE") == "" {
 		t.Skip("compiles for another processor")

@@ -53,7 +53,7 @@ type gitReply struct {
 	worked bool           // the server works on it
 }
 
-// slowAnswer is how late an answer is to whom a server answers slowly, in milliseconds.
+// slowAnswer is the delay, in milliseconds, of the answer of a slow server.
 const slowAnswer = 20_000
 
 // stall is how long a fetch waits for an answer.

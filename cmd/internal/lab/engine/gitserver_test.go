@@ -73,7 +73,7 @@ func TestGitCapacity(t *testing.T) {
 	}
 }
 
-// What a server does not have it does not give: not before the push, not if it lies.
+// A server gives only data that it has. It gives none before the push, and none if it lies.
 func TestGitData(t *testing.T) {
 	e, g, wants := gitWorld(func(*scenario.Git) {})
 	wants[0].Data.At = 61

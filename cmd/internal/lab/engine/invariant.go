@@ -14,7 +14,8 @@ import (
 	"talon/sdk/grasp"
 )
 
-// invariants is what must hold in each step. What does not ends the run.
+// invariants checks conditions that must hold in each step. A run stops at the first that
+// fails.
 type invariants struct {
 	o       *observer
 	second  int64 // in which steps are counted

@@ -19,7 +19,7 @@ import (
 	"talon/internal/simclock"
 )
 
-// line is an attempt of a Talon to connect to a relay, and the connection that comes of it.
+// line is an attempt of a Talon to connect to a relay, and the connection that follows.
 type line struct {
 	t       *talon
 	id      loop.ConnID
@@ -56,7 +56,7 @@ type frame struct {
 // dialTime is how long an attempt takes that is not answered.
 var dialTime = relaysync.DefaultLimits.ConnectTime.Milliseconds()
 
-// What an attempt costs beside frames.
+// Costs of an attempt without its frames.
 const (
 	upgradeUp, upgradeDown = 250, 180 // bytes of the request for a websocket, and of its answer
 	informUp, informDown   = 160, 220 // of one for the NIP-11 document, without that

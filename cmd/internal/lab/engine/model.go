@@ -12,12 +12,12 @@ import (
 	"talon/sdk/abi"
 )
 
-// model plays a session and its relay without messages: it takes the loop's commands, and
-// tells after as long, and for as many bytes, as messages would take. It knows the relay's
-// limits from the first connection on, as a session that has learnt them.
+// model plays a session and its relay without messages. It takes the loop's commands, and
+// reports after the time, and with the bytes, that messages would take. It knows the
+// relay's limits from the first connection on, as a session that has learnt them.
 //
-// What it leaves out: the relay's manners, its lies, authentication, and what a session does
-// about a relay that breaks the rules.
+// It leaves out the relay's manners, its lies, authentication, and the reaction of a session
+// to a relay that breaks the rules.
 type model struct {
 	l       *line
 	caps    abi.Capabilities
@@ -255,6 +255,13 @@ func (m *model) page(op *modelOp, theirs []*host.Event) {
 	}
 	pages, again := pagesOf(theirs, size)
 	op.done.Method, op.done.Rounds, op.done.Need = abi.MethodREQ, uint32(pages), uint32(len(theirs))
+	matchers := m.l.t.hash.Matchers([]host.Filter{op.fetch.Filter})
+	for _, e := range theirs {
+		digest := m.l.t.hash.Digest(e)
+		if matchers[0].MatchesByOtherLetter(&digest) {
+			op.done.OtherLetter++
+		}
+	}
 	op.done.Bytes = eventBytes(theirs) + again + pages*eoseBytes
 	m.l.r.counts.reqs += pages
 	m.l.t.e.watch.check.asked(m.l)
@@ -341,7 +348,7 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 		if op.gone {
 			return
 		}
-		// What has come from elsewhere meanwhile is not asked for.
+		// The model does not ask for events that have come from elsewhere since.
 		now := t.now() / 1000
 		need = slices.DeleteFunc(need, func(e *host.Event) bool { return t.known.Has(e.ID, now) })
 		chunks := int64((len(need) + t.limits.Chunk - 1) / t.limits.Chunk)

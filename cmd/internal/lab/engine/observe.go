@@ -90,7 +90,8 @@ func (o *observer) begin(e *engine) {
 	e.At(0, o.sample)
 }
 
-// published takes an event that is to be published.
+// published schedules the changes that an event of the world causes: when it is available
+// and when it ends.
 func (o *observer) published(ev *world.Event) {
 	e := o.e
 	for t := range e.w.Talons {
@@ -495,7 +496,8 @@ func (o *observer) result() *result.Run {
 	return &o.run
 }
 
-// staleness sets the quantiles of it. What never came counts with its age.
+// staleness sets the quantiles of the staleness. An event that never came counts with its
+// age.
 func (o *observer) staleness(ages []int64) {
 	all := o.run.Staleness
 	h := result.Histogram{}

@@ -192,7 +192,7 @@ type plainDialer struct {
 	latencies map[string]time.Duration
 }
 
-// to connects to a relay. What TCP and TLS take comes first.
+// to connects to a relay. It first waits for the time of TCP and TLS.
 func (d plainDialer) to(url string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		time.Sleep(4 * d.latencies[url])

@@ -29,7 +29,7 @@ type talon struct {
 	disk   float64 // how much slower than usual its disk is
 	stops  int     // faults that keep it down
 
-	// What each start creates.
+	// Each start creates the fields below.
 	up       bool
 	runs     int // starts so far
 	loop     *loop.Loop
@@ -45,7 +45,7 @@ type talon struct {
 	fetcher  *fetcher // nil: there are no git servers
 	began    int64
 
-	// What stays over a restart.
+	// The fields below stay over a restart.
 	records   map[string][]byte
 	holdings  map[string][]byte // what relays are believed to hold
 	healthy   memory
@@ -89,7 +89,7 @@ func (t *talon) start(first bool) error {
 	}
 	t.strategy = strategy{t: t}
 	if first {
-		// A module that cannot be started at all is an error of whoever gave it.
+		// A module that cannot be started at all is an error of the caller.
 		var err error
 		if t.strategy.instance, err = t.e.cfg.Strategy.New(t.e.ctx); err != nil {
 			return err
@@ -242,7 +242,8 @@ func (t *talon) effect(e loop.Effect) {
 	}
 }
 
-// dial begins an attempt. A relay that there is not is one whose name is not known.
+// dial begins an attempt. If the world has no such relay, the attempt fails as one with an
+// unknown host name.
 func (t *talon) dial(d loop.Dial) {
 	r := t.e.watch.remotes[d.Relay]
 	if r == nil || r == t.remote {

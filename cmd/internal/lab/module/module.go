@@ -1,8 +1,8 @@
 // Package module makes strategies and throttles ready for the lab: .wasm files, run as the
 // server runs them, and strategies of Go that run natively.
 //
-// What bounds a call is its fuel, as in the server. The time that it takes is bounded far
-// more loosely than there: a slow machine must not change a result.
+// Fuel bounds a call, as in the server. The bound of its time is far looser than there: a
+// slow machine must not change a result.
 package module
 
 import (
@@ -25,8 +25,8 @@ import (
 	"talon/sdk/strategy"
 )
 
-// Native is a strategy of Go that runs without WebAssembly: it has no fuel and no memory
-// of its own, and takes a fifth of the time.
+// Native is a strategy of Go that runs without WebAssembly: it runs without fuel or a
+// memory of its own, and takes a fifth of the time.
 type Native struct {
 	name  string
 	text  string // manifest

@@ -5,11 +5,11 @@
 //
 //  1. The page needs no network: plots are drawn by uPlot, which is in the file with its
 //     licence. A policy in the page (CSP) keeps every other script from running.
-//  2. Names of modules and relays, and what they say, are data: they are escaped wherever
-//     they stand.
-//  3. What a plot shows stands in a table as well.
-//  4. The size of a page does not grow with the runs beyond what a person can read: how
-//     many relays, points and sequences were left out stands where they are missing.
+//  2. Names of modules and relays, and what they say, are data: the page escapes them
+//     everywhere.
+//  3. A table has the values of each plot as well.
+//  4. The size of a page does not grow with the runs beyond what a person can read. If
+//     relays, points or sequences are left out, the page says how many, in their place.
 package report
 
 import (
@@ -226,7 +226,7 @@ func (r *Report) sweep() *sweepData {
 	return d
 }
 
-// What a page has room for.
+// Bounds of a page.
 const (
 	maxPoints = 240 // of a curve
 	maxLoad   = 96  // columns of a heat map
@@ -242,7 +242,7 @@ type Report struct {
 	traces   int
 }
 
-// world has what plots need beside the outcomes.
+// world has the data that plots need in addition to the outcomes.
 type world struct {
 	scenario result.Scenario
 	level    result.Level

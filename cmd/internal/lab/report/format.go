@@ -42,7 +42,7 @@ func format(x float64, u result.Unit) string {
 	return scaled(x, 1000, "", "k", "M", "G", "T")
 }
 
-// share writes percents. What is not all is never rounded to all.
+// share writes percents. It never rounds a smaller share up to 100.
 func share(x float64) string {
 	text := strconv.FormatFloat(100*x, 'f', 2, 64)
 	switch {

@@ -167,7 +167,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a later version of Talon adds does not keep this one from reading.
+// This version of Talon reads results to which a later one has added keys.
 func TestUnknownKeysArePassedOver(t *testing.T) {
 	line := `{"version":"` + Version + `","strategy":{"name":"a","born":"yesterday"},"end":{"how":"finished"},"measures":{"beauty":9,"reqs":3},"mood":"good"}`
 	for r, err := range Read(strings.NewReader(line)) {
@@ -347,7 +347,7 @@ func FuzzRead(f *testing.F) {
 			if r == nil {
 				return
 			}
-			// What was read is written, and read the same.
+			// Writing and reading again gives the same run.
 			var one, two bytes.Buffer
 			if err := NewWriter(&one).Write(r); err != nil {
 				t.Fatal(err)

@@ -117,7 +117,7 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// What is recorded is a scenario, and says what was seen.
+// A recording is a valid scenario with the values that were seen.
 func TestRecord(t *testing.T) {
 	const now = 1_800_000_000
 	r := NewRecording(now)

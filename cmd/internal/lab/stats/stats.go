@@ -1,10 +1,11 @@
 // Package stats compares variants of the lab, paired by seed: both ran in the same world
 // with the same events and faults, so that they cause any difference.
 //
-// For each measure there is an estimate (the change of the mean), its 95 % confidence
-// interval by the studentized bootstrap over seeds, and the exact sign test, whose
-// p-values Holm's method corrects for the number of statements that are made together. A
-// change is called one only if the corrected sign test and the interval agree on it.
+// For each measure there is an estimate (the change of the mean), and its 95 % confidence
+// interval by the studentized bootstrap over seeds. There is also the exact sign test.
+// Holm's method corrects its p-values for the number of statements that are made together.
+// The package reports a change only if the corrected sign test and the interval agree on
+// it.
 //
 // Invariants:
 //

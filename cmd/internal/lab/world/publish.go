@@ -350,8 +350,8 @@ func (p *publisher) comment(repo *Repo, on *Event, at int64) {
 	p.write(e)
 }
 
-// delete has an author delete a comment. It names the thread too, so that whoever follows
-// that hears of it.
+// delete has an author delete a comment. The deletion names the thread too, so that
+// subscriptions to the thread get it.
 func (p *publisher) delete(repo *Repo, on *Event, at int64) {
 	on.Ended = max(1, at)
 	e := &Event{At: at, Repo: repo, Thread: on.Thread, Deletes: on, Event: &host.Event{
