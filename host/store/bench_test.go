@@ -73,7 +73,7 @@ func newFilledStore(b *testing.B) *filledStore {
 			part[i] = l.event()
 		}
 		put(b, sh.Store, 0, part...)
-		// What is kept makes the collector's work longer, so few are.
+		// Events in memory make the collector's work longer, so the benchmark keeps few.
 		sh.events = append(sh.events, part[:20]...)
 	}
 	return sh

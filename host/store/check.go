@@ -13,11 +13,15 @@ import (
 	"talon/host/wire"
 )
 
-// Check compares everything that is stored with everything else: the file's own
-// integrity, each event's text with its row, its id and signature through
-// verify, index rows with events in both directions, addresses, expiries,
-// tombstones, totals and purgatory. It calls report for each problem and returns
-// how many stored events it looked at. An error means that it could not go on.
+// Check compares everything that is stored with everything else, and calls report for each
+// problem. It checks:
+//
+//   - the integrity of the file
+//   - the text of each event with its row, and with its id and signature through verify
+//   - index rows with events, in both directions
+//   - addresses, expiries, tombstones, totals and purgatory
+//
+// It returns how many stored events it checked. An error means that it could not go on.
 //
 // It works on one snapshot, and so keeps the log of a process that writes at the
 // same time from starting over.
@@ -44,7 +48,7 @@ type checker struct {
 	verify func(*host.Event) error
 	report func(string)
 
-	// What the events call for, and so how many rows there must be.
+	// The rows that the events need, counted, to compare with the rows that exist.
 	events, bytes, postings, addresses, expiries int64
 
 	rows []posting

@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// The log is copied back into the database in two parts. The bulk is copied by a
-// goroutine of its own, beside the writer. That never reaches the end while
-// events keep coming, and only a log that has been copied whole starts over; so
-// when little is left the writer copies the rest between two commits.
+// The log is copied back into the database in two parts. A goroutine of its own copies the
+// bulk while the writer goes on. It never reaches the end while events keep coming, and only a
+// log that has been copied whole starts over. So when little is left, the writer copies the
+// rest between two commits.
 //
 // The longer a log may grow, the more often a page changes before it is copied
 // once. A put into 100,000 events cost 125 µs of CPU with 1,000 pages, SQLite's

@@ -6,32 +6,33 @@
 //
 // Invariants:
 //
-//  1. What a [Tx] committed survives the end of the process and loss of power,
+//  1. Everything that a [Tx] committed survives the end of the process and loss of power,
 //     as far as fsync is honoured. A Tx that failed left nothing behind.
 //  2. An event's row number is its Seq. Seqs grow in the order of commits and are
 //     never used twice, not even after a restart.
-//  3. Of an address (NIP-01) at most one version is stored: the newest, of equally
-//     new ones that with the lowest id.
-//  4. What its author deleted is not stored and is refused when it comes again.
+//  3. Of an address (NIP-01) at most one version is stored: the newest. Of equally new
+//     versions it is the one with the lowest id.
+//  4. An event that its author deleted is not stored, and is refused when it comes again.
 //     Deletion events themselves cannot be deleted.
 //  5. An event that has expired by the caller's now is in no answer to a filter,
 //     swept or not.
-//  6. An index row exists exactly for what its event says, in the table or, of the events
-//     that came last, in memory: each snapshot knows which ([merge]), so that none is missed
-//     or met twice. What is in memory follows from the events. [Store.Check] compares.
+//  6. An index row exists exactly for what its event says. It is in the table, or, for the
+//     latest events, in memory. Each snapshot knows which ([merge]), so that it misses no
+//     row and meets none twice. Rows in memory follow from the events. [Store.Check] compares.
 //  7. No statement leaves the choice of an index to SQLite: plans do not depend
 //     on statistics, so there are none to keep up to date.
-//  8. What is in purgatory ([Tx.Hold]) is in no answer to a filter, no count, no scan
-//     and no export. An event is stored or held, never both, and none is held that
-//     its author deleted or that is older than what is stored at its address.
-//  9. Whoever has read little gets to read, however many long reads are under way: turns
-//     go by what an account ([host.Share]) has used, and long reads pause between pieces.
+//  8. An event in purgatory ([Tx.Hold]) is in no answer to a filter, no count, no scan
+//     and no export. An event is stored or held, never both. No event is held that its
+//     author deleted or that is older than the stored one at its address.
+//  9. An account that has read little gets to read, however many long reads are under way.
+//     Turns go by what an account ([host.Share]) has used, and long reads pause between
+//     pieces.
 //
-// Tag values, authors and addresses appear in the indexes as keyed 128-bit hashes:
-// a key is short however long the value is, and without the database's own secret
-// nobody can look for two values with one key.
+// Tag values, authors and addresses appear in the indexes as keyed 128-bit hashes. A key
+// is short however long the value is. Without the database's own secret nobody can look
+// for two values with one key.
 //
-// The package never judges whether an event is wanted, never checks ids or
-// signatures but in Check, through a function it is given, and never waits for a
-// caller while it holds a snapshot.
+// The package never judges whether an event is wanted. It checks ids and signatures only
+// in Check, through a function that the caller gives. It never waits for a caller while it
+// holds a snapshot.
 package store

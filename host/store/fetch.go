@@ -14,11 +14,11 @@ import (
 	"talon/host/store/metrics"
 )
 
-// Fetch calls yield with the JSON of each row in the given order. Rows that have gone
-// since Select are left out, unless their text is remembered. yield may wait: no reader is
-// held meanwhile. It must not change the text, and if it keeps it for long, copies it, since
-// other texts lie in the same piece of memory. Its error ends Fetch and is returned as it
-// is. About a megabyte of text is in memory at a time, beside what is remembered anyway.
+// Fetch calls yield with the JSON of each row in the given order. It leaves out rows that have
+// gone since Select, unless their text is in the cache. yield may wait, since no reader is
+// held while it runs. yield must not change the text. To keep it for long, yield copies it,
+// since other texts share its piece of memory. Fetch ends at an error of yield and returns it
+// as it is. About a megabyte of text is in memory at a time, in addition to the cache.
 func (s *Store) Fetch(ctx context.Context, rows []int64, yield func(row int64, json []byte) error) error {
 	var texts []text
 	for len(rows) > 0 {
@@ -162,8 +162,8 @@ func header(row []driver.Value) *host.Event {
 	return e.Header()
 }
 
-// Get returns the JSON of the event, nil if it is not stored. Whether it has
-// expired is not looked at.
+// Get returns the JSON of the event, nil if it is not stored. Get also returns an event that
+// has expired.
 func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
 	err = s.use(ctx, metrics.Get, func(r *reader) error {
 		row, err := r.first(`SELECT json FROM event WHERE seq = (`+eventOfID+`)`, r.keys.id(id))
@@ -220,13 +220,12 @@ func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool,
 	return found, err
 }
 
-// Export calls yield with the JSON of every stored event, oldest first: the
-// reverse of the order of answers. What has expired but was not swept yet is
-// among them. yield may wait, and its error ends Export and is returned as it
-// is.
+// Export calls yield with the JSON of every stored event, oldest first: the reverse of the
+// order of answers. Events that have expired, but were not swept yet, are among them. yield
+// may wait. Export ends at an error of yield and returns it as it is.
 //
-// It reads piece by piece, so that writers go on beside it for as long as it
-// takes. An event that is stored meanwhile is among them or not.
+// It reads piece by piece, so that writers can go on all the time. An event that is stored
+// during the export may be among them or not.
 func (s *Store) Export(ctx context.Context, yield func(json []byte) error) error {
 	const sql = `SELECT place FROM posting WHERE key = ? AND kind = 0 AND place < ? ORDER BY place DESC LIMIT ?`
 	last := under(0)

@@ -199,7 +199,7 @@ func (r rows) Weight(c purgatory.Class, key []byte) (w purgatory.Weight, err err
 	return w, err
 }
 
-// Heaviest returns the key of a class that has most events, or most bytes, and what it has.
+// Heaviest returns the key with the most events, or bytes, of a class, and its weight.
 func (r rows) Heaviest(c purgatory.Class, byBytes bool) (key []byte, w purgatory.Weight, err error) {
 	sql := `SELECT key, events, bytes FROM held_weight INDEXED BY held_weight_events WHERE class = ? ORDER BY events DESC, key DESC LIMIT 1`
 	if byBytes {

@@ -43,8 +43,8 @@ func (s *Store) HeldBy(ctx context.Context, f host.Filter) (texts [][]byte, err 
 	return texts, err
 }
 
-// holdsNothing saves most relays every look into purgatory. Another process may
-// write beside a store that is read-only.
+// holdsNothing saves most relays every look into purgatory. A read-only store always looks,
+// since another process may write.
 func (s *Store) holdsNothing() bool { return s.writer != nil && s.total.Load().Held == 0 }
 
 // heldBy reads what is under each of the filter's keys until there are enough.
@@ -206,9 +206,9 @@ func cutHeld(found []*host.Event, limit int) []*host.Event {
 	return found
 }
 
-// EachHeld calls yield for every event in purgatory, in the order in which they
-// came. yield may wait: no reader is held meanwhile. Its error ends EachHeld and is
-// returned as it is.
+// EachHeld calls yield for every event in purgatory, in the order in which they came. yield
+// may wait, since no reader is held while it runs. EachHeld ends at an error of yield and
+// returns it as it is.
 func (s *Store) EachHeld(ctx context.Context, yield func(host.HeldEvent) error) error {
 	last := int64(0)
 	for {

@@ -272,9 +272,9 @@ func TestHeldReadsFewRows(t *testing.T) {
 	}
 }
 
-// BenchmarkHold puts events into purgatory, releases them and lets them expire, 64
-// to a commit, beside 100,000 stored events and 10,000 held ones. For comparison it
-// stores events of a kind that is held and of one that is not.
+// BenchmarkHold puts events into purgatory, releases them and lets them expire, 64 to a
+// commit. The store has 100,000 stored events and 10,000 held ones. For comparison it stores
+// events of a kind that is held and of one that is not.
 func BenchmarkHold(b *testing.B) {
 	for _, what := range []string{"hold", "again", "release", "expire", "put", "put another kind"} {
 		b.Run(what, func(b *testing.B) {

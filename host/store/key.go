@@ -12,8 +12,8 @@ const (
 	keySize    = 16
 )
 
-// What is indexed beside tags stands where a tag's name would, as bytes that no
-// tag has: these, and host.MaintainerOf.
+// Index rows that are not of tags have these bytes, and host.MaintainerOf, in place of a tag's
+// name. No tag has them.
 const (
 	nameAddress = 0
 	nameAuthor  = 1

@@ -9,12 +9,12 @@ import (
 	"talon/host"
 )
 
-// memtable holds the index rows of the events that were stored last, those under hashed
-// keys, until they are merged into table posting: see [merge]. A row written directly to
-// the table makes a page dirty for itself; merged in the order of keys, many share one.
+// memtable holds the index rows of the latest events, those under hashed keys, until they
+// are merged into table posting: see [merge]. A row that is written directly to the table
+// makes a page dirty for itself. Rows that are merged in the order of keys share pages.
 //
-// Nothing is lost with it: the rows follow from the events. What is in it says nothing
-// about what is visible: readers leave out rows of events that their snapshot does not
+// A lost memtable loses nothing: the rows follow from the events. A row in it does not mean
+// that its event is visible. Readers leave out rows of events that their snapshot does not
 // have, or whose rows it has in the table.
 type memtable struct {
 	mu      sync.RWMutex // guards the fields below
@@ -26,8 +26,8 @@ type memtable struct {
 	rows    int
 }
 
-// What an event, a key and a row of a memtable take, with the room that is left in maps and
-// lists: TestMemtableBytes measures it.
+// The memory that an event, a key and a row of a memtable take, with the room that is left in
+// maps and lists. TestMemtableBytes measures it.
 const (
 	memEventBytes = 60
 	memKeyBytes   = 62
@@ -68,7 +68,7 @@ func newMemtable() *memtable {
 	return &memtable{removed: map[int64]struct{}{}}
 }
 
-// add adds rows of an event. Rows with keys that are not hashed are not for it.
+// add adds rows of an event that have hashed keys. It skips the others.
 func (t *memtable) add(e *host.Event, seq int64, rows []posting) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

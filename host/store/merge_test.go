@@ -87,7 +87,7 @@ func TestMergeBesideReaders(t *testing.T) {
 	}
 	rnd = rand.New(rand.NewPCG(8, 8))
 	compareIndexes(t, s, rnd)
-	// What is in memory is there again after a start.
+	// The rows in memory are there again after a start.
 	if err := errors.Join(other.Close(), s.Close()); err != nil {
 		t.Fatal(err)
 	}

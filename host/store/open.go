@@ -105,8 +105,8 @@ func hideFromOthers(file string) error {
 	return nil
 }
 
-// OpenReadOnly opens an existing database for reading, also beside a process that has it
-// open for writing. Begin fails.
+// OpenReadOnly opens an existing database for reading, even while another process has it open
+// for writing. Begin fails.
 func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error) {
 	opts.setDefaults()
 	file, err := locate(path)
@@ -119,8 +119,8 @@ func OpenReadOnly(ctx context.Context, path string, opts Options) (*Store, error
 	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newReadQueue(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}
 	s.panics = contain.New(contain.Store, opts.Log)
 	s.metrics = newMetrics(s)
-	// A log that a crash left must be replayed, for which SQLite needs to write
-	// beside the file, even if nothing changes in it.
+	// SQLite must replay a log that a crash left. For that it needs to write files next to the
+	// database, even if nothing changes in the database itself.
 	err = s.openReaders(ctx, opts, "rw")
 	if c := code(err); c == sqlite3.ErrCantOpen || c == sqlite3.ErrReadonly || c == sqlite3.ErrPerm {
 		err = errors.Join(s.closeReaders())
@@ -398,9 +398,8 @@ func lock(path string) (*os.File, error) {
 	return f, nil
 }
 
-// A process that was killed while it started git leaves the lock to the copy of itself
-// that is to become git, for the moment until it does. A server that is restarted
-// immediately waits for that.
+// A process that was killed while it started git leaves the lock to its own copy, for the
+// moment until that copy becomes git. A server that is restarted immediately waits for that.
 const (
 	lockTries = 100
 	lockRetry = 10 * time.Millisecond

@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// Events are stored packed: a quarter of the text of an ordinary event is lower-case hex,
-// half of which is saved, and a tenth is the names of its fields. What comes out is the
-// same text byte for byte, whatever it is.
+// Events are stored packed. A quarter of the text of an ordinary event is lower-case hex, of
+// which packing saves half, and a tenth is the names of its fields. Unpacking returns any text
+// byte for byte.
 //
-// A packed text begins with packedMark and the length of the text as a varint. Then come
-// pieces, each with a first byte whose upper two bits say what it is, and whose lower six
-// are a number, or if they are 0, the number follows as a varint:
+// A packed text begins with packedMark and the length of the text as a varint. Pieces follow.
+// The upper two bits of a piece's first byte are its sort. The lower six are a number; if they
+// are 0, the number follows as a varint:
 //
 //	00  number bytes of text
-//	01  number bytes that stand for twice as many characters of hex
+// 	01  number bytes, each for two characters of hex
 //	10  the fragment with that number, counted from 1
 //
 // A row that does not begin with packedMark is the text as it is: older versions wrote

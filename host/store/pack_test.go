@@ -36,7 +36,7 @@ func TestPack(t *testing.T) {
 			t.Errorf("%.60q: got %.60q, %v", text, got, err)
 		}
 	}
-	// What is damaged is an error or another text, never more than it claims.
+	// Damaged data results in an error or another text, never in more than it claims.
 	rnd := rand.New(rand.NewPCG(1, 1))
 	packed := pack(nil, []byte(packCases[11]))
 	for range 20_000 {
@@ -117,8 +117,8 @@ func BenchmarkPack(b *testing.B) {
 	})
 }
 
-// TestPlainRows opens a database of the version that did not pack events: they are read as
-// they are, beside new ones.
+// TestPlainRows opens a database of the version that did not pack events. The plain rows are
+// read as they are, together with new ones.
 func TestPlainRows(t *testing.T) {
 	dir := t.TempDir()
 	s := merged(t, dir)

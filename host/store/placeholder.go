@@ -12,9 +12,9 @@ import (
 	"talon/host/store/semantics"
 )
 
-// A placeholder is a ref refs/nostr/<event id> that was pushed before its event
-// (GRASP-01). The rows are in transactions of their own, beside those of events:
-// which events are here does not depend on them.
+// A placeholder is a ref refs/nostr/<event id> that was pushed before its event (GRASP-01).
+// Placeholders have transactions of their own, separate from those of events: the stored
+// events do not depend on them.
 
 // maxPlaceholderRepo bounds the key of a repository, in bytes.
 const maxPlaceholderRepo = semantics.MaxPlaceholderRepo
@@ -22,10 +22,10 @@ const maxPlaceholderRepo = semantics.MaxPlaceholderRepo
 // ErrTooManyPlaceholders says that there is no room for another placeholder.
 var ErrTooManyPlaceholders = semantics.ErrTooManyPlaceholders
 
-// AddPlaceholder stores that the repository has a ref for an event that is not here, and
-// since when, in unix seconds. One that is stored already stays as it is. What repo means
-// is the caller's business; it has 8 KiB at most. The row is durable when it returns nil.
-// See [ErrTooManyPlaceholders].
+// AddPlaceholder stores that the repository has a ref for an event that is not here, and since
+// when, in unix seconds. A placeholder that is stored already stays as it is. Only the caller
+// knows the meaning of repo, which has 8 KiB at most. The row is durable when AddPlaceholder
+// returns nil. See [ErrTooManyPlaceholders].
 //
 // It waits for the open [Tx], and the next one waits for it.
 func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, since int64) error {
@@ -47,11 +47,10 @@ func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, sin
 	return nil
 }
 
-// DropPlaceholder deletes placeholders of a repository, all or none: their events have
-// come, or the refs have gone. Those that are not there do not matter.
+// DropPlaceholder deletes placeholders of a repository, all or none, because their events have
+// come or the refs have gone. It ignores ids that have no placeholder.
 //
-// It waits for the open [Tx], and the next one waits for it. Callers split what is
-// long.
+// It waits for the open [Tx], and the next one waits for it. Callers split long lists.
 func (s *Store) DropPlaceholder(ctx context.Context, repo string, ids ...host.ID) error {
 	dropped := int64(0)
 	err := s.changeState(ctx, func(c *conn) error {
@@ -71,8 +70,9 @@ func (s *Store) DropPlaceholder(ctx context.Context, repo string, ids ...host.ID
 	return nil
 }
 
-// Placeholders calls yield for every placeholder, oldest first. yield may wait: no
-// reader is held meanwhile. Its error ends Placeholders and is returned as it is.
+// Placeholders calls yield for every placeholder, oldest first. yield may wait, since no
+// reader is held while it runs. Placeholders ends at an error of yield and returns it as it
+// is.
 func (s *Store) Placeholders(ctx context.Context, yield func(repo string, id host.ID, since int64) error) error {
 	type placeholder struct {
 		repo  string

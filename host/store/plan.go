@@ -2,7 +2,7 @@ package store
 
 import "talon/host"
 
-// need is what must be known of an event beside its sort key.
+// need is what a query must know of an event in addition to its sort key.
 type need uint8
 
 const (

@@ -19,9 +19,9 @@ func (p posting) compare(q posting) int {
 	return cmp.Or(bytes.Compare(p.key, q.key), cmp.Compare(p.kind, q.kind), bytes.Compare(p.sortKey, q.sortKey))
 }
 
-// postings appends the rows that an event has, each once: time, kind, author, the
-// first value of each single-letter tag (NIP-01), and of a repository announcement
-// whom it lists as maintainers.
+// postings appends the rows that an event has, each once: time, kind, author and the first
+// value of each single-letter tag (NIP-01). A repository announcement also has a row for each
+// maintainer that it lists.
 func (k *keyring) postings(rows []posting, e *host.Event, seq int64) []posting {
 	kind := int64(e.Kind)
 	both := appendSortKey(make([]byte, 0, longSortKey+shortSortKey), e.CreatedAt, e.ID[:], seq)

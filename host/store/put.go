@@ -231,7 +231,7 @@ func (r rows) AddAddressTombstones(addresses []host.Address, until int64) error 
 // remove takes an event and all its index rows away and returns it, nil if it is
 // not here.
 func (tx *Tx) remove(seq int64) (*host.Event, error) {
-	// What is to be removed may be of this transaction.
+	// The event to remove may be of this transaction.
 	if err := tx.index(); err != nil {
 		return nil, err
 	}
@@ -278,9 +278,9 @@ func (tx *Tx) forget(seq int64) {
 	}
 }
 
-// removeDamaged removes an event whose text cannot be read any more. What its
-// index rows are is not known, so they are looked for: one damaged row must not
-// stop every batch that touches it.
+// removeDamaged removes an event whose text cannot be read any more. Its index rows are
+// unknown, so removeDamaged searches for them. One damaged row must not stop every batch that
+// touches it.
 func (tx *Tx) removeDamaged(seq, size int64, cause error) error {
 	tx.s.log.Error("remove damaged event", "seq", seq, "err", cause)
 	tx.forget(seq)

@@ -230,7 +230,8 @@ func TestFetchFromTable(t *testing.T) {
 	}
 }
 
-// What a filter of one kind has met decides how the next one is read, not what it finds.
+// TestDensity checks that past reads of a kind change how its next filter is read, not the
+// result.
 func TestDensity(t *testing.T) {
 	s := merged(t, t.TempDir())
 	var events []*host.Event

@@ -23,9 +23,9 @@ const (
 	// More wait for them.
 	accountRunning = 4
 
-	// workTime is the most that a piece of work takes where processors are free: a row with
-	// what it costs to find it, or columnBytes of what it has, and so on. What a read takes
-	// beyond that, it has waited for a processor, and that is nothing that it used.
+	// workTime is the most that a piece of work takes where processors are free: a row with the
+	// cost of finding it, columnBytes of its columns, and so on. A read that takes longer has
+	// waited for a processor, and that time does not count as used.
 	workTime = 20 * time.Microsecond
 
 	argumentBytes = 256 // of the arguments of a statement
@@ -48,14 +48,14 @@ const (
 // account that has been away starts at the time of the last read that began, so that
 // nobody saves up and nobody pays for what was idle.
 //
-// What a read takes counts up to what its work can take (workTime): on busy processors a
-// small read may need as long as a large one elsewhere.
+// The time of a read counts only up to the most that its work can take (workTime). On busy
+// processors a small read may need as long as a large one elsewhere.
 //
-// A turn is the right to read, a connection is what to read with. A read that has had its
-// slice gives up its turn, but not its connection, while others with less virtual time
-// wait. What a statement of SQLite has begun it ends, so that half of the turns, and some
-// of the connections, are for light reads alone: the first slice of accounts that are at
-// most a slice ahead of the others, and of which no read took long lately. They find both
+// A turn is the right to read; a connection is the means to read. A read that has used up
+// its slice gives up its turn, but not its connection, while others with less virtual time
+// wait. SQLite cannot pause a statement that it has begun. So half of the turns, and some of
+// the connections, are only for light reads: the first slice of an account that is at most
+// a slice ahead of the others, and of which no read took long lately. Light reads find both
 // however many long reads are under way.
 //
 // The connections that are open from the start stay open. A further one closes when nobody has

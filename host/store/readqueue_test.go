@@ -62,7 +62,7 @@ func (q *queue) check() {
 	}
 }
 
-// Somebody who has read much waits for somebody who has not, whoever came first.
+// An account that has read much waits for one that has not, whichever came first.
 func TestTurnsGoToWhoHasUsedLess(t *testing.T) {
 	q := newQueue(t, 2)
 	var heavy, light host.Share
@@ -82,8 +82,8 @@ func TestTurnsGoToWhoHasUsedLess(t *testing.T) {
 	q.done(small)
 	q.want(true, again) // nobody else wants it
 
-	// What the light one has used since is less than what the heavy one has ahead of
-	// everybody: it goes first again, and again.
+	// The light one has used less since then than the heavy one is ahead of all others. So it
+	// goes first again, and again.
 	for range 20 {
 		q.done(b)
 		b = q.enter(nil)
@@ -99,8 +99,8 @@ func TestTurnsGoToWhoHasUsedLess(t *testing.T) {
 	}
 }
 
-// Long reads take all turns but one: what a statement has begun it ends, and somebody
-// may come meanwhile.
+// Long reads take all turns but one. They cannot pause a statement that has begun, and another
+// read may come before it ends.
 func TestLongReadsLeaveATurn(t *testing.T) {
 	q := newQueue(t, 2)
 	a, b := q.enter(nil), q.enter(nil)
@@ -239,7 +239,7 @@ func TestConnectionsForLightReads(t *testing.T) {
 	}
 }
 
-// Whatever reads do, and wherever they are when they give up, nothing is lost.
+// Nothing is lost, whatever reads do and wherever they are when they give up.
 func TestTurnsAreGivenBack(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))

@@ -8,8 +8,7 @@ import (
 	"talon/host/store/metrics"
 )
 
-// What is known of other servers is in transactions of its own, like the state of
-// plugins.
+// Knowledge about other servers has transactions of its own, like the state of plugins.
 
 // Relays returns what is known about relays, by URL, or about git servers, by domain.
 // There are as many sorts of knowledge as callers want, each under a name of its own.

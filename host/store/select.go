@@ -146,9 +146,9 @@ func (v *snapshot) wholeKey(p *plan) int {
 	return v.tune.wholeKey
 }
 
-// whole reads the keys that have few events, whatever the kind, and returns what is
-// selected of them, and the other keys: to find out which kinds a key has costs as much
-// as to read what it has.
+// whole reads the keys that have few events, whatever the kind. It returns the events that it
+// selects of them, and the other keys. To find out which kinds a key has costs as much as to
+// read all its events.
 func (v *snapshot) whole(ctx context.Context, p *plan) (found []sortKey, rest [][]byte, err error) {
 	limit := v.wholeKey(p)
 	var all []byte
@@ -258,7 +258,7 @@ func (v *snapshot) mergeSpans(ctx context.Context, p *plan, limit int, found []s
 // and perhaps some more. It changes found.
 func best(found []sortKey, limit int) []sortKey {
 	if enough := 2 * limit; limit < len(found)/2 {
-		// What is found under several keys counts once, so some more are kept.
+		// An event under several keys counts once, so some more are kept.
 		nth(found, enough)
 		first := slices.Clone(found[:enough])
 		slices.SortFunc(first, sortKey.compare)
@@ -339,10 +339,9 @@ func (v *snapshot) orderTied(found []sortKey) error {
 	return nil
 }
 
-// Scan calls yield for each event that matches, for at most most of them, and
-// returns how many they were: a caller that must know whether there are more
-// asks for one more. Every event with a Seq up to seq was visible to it. yield
-// must not wait.
+// Scan calls yield for each event that matches, up to limit of them, and returns how many they
+// were. A caller that must know whether there are more asks for one more. Every event with a
+// Seq up to seq was visible to it. yield must not wait.
 //
 // If the filter has a limit, the order is that of answers. Otherwise it is that
 // of the index: newest first, ties by lowest id, where the filter names no kinds,

@@ -9,17 +9,16 @@ import (
 	"talon/host"
 )
 
-// sortKey is where an event stands in an answer. In table posting it is bytes that
-// sort like answers, newest first, ties by lowest id:
+// sortKey is the place of an event in an answer. In table posting it is bytes that sort like
+// answers, newest first, ties by lowest id:
 //
 //	8  created_at, all bits inverted
 //	8  the first bytes of the id     or   32  the id
 //	8  seq                            or    8  seq
 //
-// The long form is that of time, kinds and authors, so that a scan finds the ids
-// there. Tags, most of the cost of a write, have the short one. Where it leaves an
-// order open, which takes two events of one second whose ids start alike, the ids
-// are looked up.
+// The rows of time, kinds and authors have the long form, so that a scan finds the ids there.
+// Tags, most of the cost of a write, have the short one. It leaves the order open only for two
+// events of one second whose ids start alike. For those the ids are looked up.
 type sortKey struct {
 	at     int64
 	prefix uint64

@@ -10,12 +10,11 @@ import (
 	"talon/host"
 )
 
-// What plugins remember is in the same file as the events, and in transactions of
-// its own: table state is in no total and no Seq, and readers of events never
-// look at it.
+// The state of plugins is in the same file as the events, and has transactions of its own.
+// Table state is in no total and no Seq, and readers of events never look at it.
 
-// There is no index of what expires, for most of what is saved every second is
-// buckets with a new time: 500 of 50,000 took 6 ms, and 13 ms with one.
+// There is no index of expiry times. Most of what is saved every second is buckets with a new
+// time: 500 of 50,000 took 6 ms, and 13 ms with an index.
 
 const (
 	stateFound = 10_000 // entries that have expired, found by one scan
@@ -23,8 +22,8 @@ const (
 )
 
 // LoadState yields the state of plugins, including expired entries. Its values are the
-// caller's. The error of yield ends it and is returned as it is. yield must not wait: a
-// reader is held meanwhile.
+// caller's. LoadState ends at an error of yield and returns it as it is. yield must not wait,
+// since a reader is held while it runs.
 func (s *Store) LoadState(ctx context.Context, yield func(host.StateEntry) error) error {
 	r, err := s.acquire(ctx)
 	if err != nil {

@@ -24,9 +24,9 @@ const spanCount = `SELECT count(*) FROM posting WHERE key = ?1 AND kind = ?2 AND
 // named and for any. Keys and kinds are JSON arrays.
 type byKinds struct{ some, any string }
 
-// spans lists spans, as the number of the key and the kind, with their first
-// sort keys. The form some takes keys, above, under, limit, kinds, and lists spans
-// that have none as well; the form any takes keys, above, under, limit.
+// spans lists spans, as the number of the key and the kind, with their first sort keys. Its
+// form some takes keys, above, under, limit and kinds, and also lists spans that have no sort
+// keys. Its form any takes keys, above, under and limit.
 var spans = byKinds{
 	some: `
 	SELECT v.key, k.value, (

@@ -50,7 +50,7 @@ func (s tested) Begin() (storetest.Tx, error) { return s.Store.Begin() }
 
 func (s tested) Total() semantics.Total { return s.Stats().Total }
 
-// What tests of this package alone do with it.
+// Helpers for the tests of this package alone.
 
 var (
 	fake        = storetest.Event

@@ -21,13 +21,13 @@ type tuning struct {
 	// read for them. Between chunks the context is looked at.
 	minChunk, maxChunk, fullChunk int
 
-	// mergeFrom is how many events have their rows in memory before these are merged into
-	// the table, and mergeBytes how much memory the rows take at most: an event may have
-	// thousands of tags. 0 bytes is no bound.
+	// mergeFrom is how many events have their rows in memory before these are merged into the
+	// table. mergeBytes is how much memory the rows take at most, since an event may have
+	// thousands of tags; 0 bytes is no bound.
 	mergeFrom  int
 	mergeBytes int64
 
-	// Pages of the log, 4 KiB each. From startWAL on it is copied, beside the
+	// Pages of the log, 4 KiB each. From startWAL on, a goroutine copies it next to the
 	// writer while more than finishWAL are left, which is a large commit or two.
 	// Once it is longer than maxWAL the writer waits for readers that need it.
 	startWAL, finishWAL, maxWAL int64

@@ -110,13 +110,13 @@ func (r *reader) expired(now int64) (map[int64]struct{}, error) {
 	return rows, err
 }
 
-// recentOf returns the memtables that the snapshot reads beside the table.
+// recentOf returns the memtables that the snapshot reads in addition to the table.
 func (r *reader) recentOf(m mergePoint, t Total) ([]*memtable, error) {
 	if r.store.writer != nil {
 		return *r.store.recent.Load(), nil
 	}
-	// Another process writes. What it has in memory follows from what is stored, which
-	// these numbers tell apart: only removals come without a new row number.
+	// Another process writes. The rows in its memory follow from the stored events. These
+	// numbers tell two states of them apart: only removals come without a new row number.
 	s := r.store
 	s.following.Lock()
 	defer s.following.Unlock()

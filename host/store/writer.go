@@ -95,7 +95,7 @@ func (tx *Tx) Commit() error {
 		return errors.Join(fmt.Errorf("commit: %w", err), tx.Rollback())
 	}
 	defer tx.close()
-	// What is committed is committed: a panic from here on is no error of the caller's.
+	// The commit is done: a panic from here on is no error of the caller's.
 	_, err = contained(tx, func() (struct{}, error) {
 		tx.record(due)
 		return struct{}{}, nil

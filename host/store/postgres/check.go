@@ -196,8 +196,8 @@ func (c *checker) tags(ctx context.Context, t tables, name string, want *tagRows
 	return err
 }
 
-// conflicts looks for what must not be there together. That of an address at most one
-// version is stored, the database itself sees to.
+// conflicts looks for rows that exclude each other. The database itself makes sure that of an
+// address at most one version is stored.
 func (c *checker) conflicts(ctx context.Context) error {
 	for _, rule := range []struct{ sql, problem string }{
 		{`SELECT e.id FROM event e JOIN deleted_id d ON d.id = e.id AND d.pubkey = e.pubkey WHERE e.kind <> 5`, "stored, but deleted by its author"},

@@ -134,7 +134,7 @@ func TestServerCrashes(t *testing.T) {
 			}
 		}
 	}
-	// What follows reads, and is not about a server that is away: it is another store.
+	// The rest reads, and is not about a server that is away, so it uses another store.
 	restarts.Wait()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -64,8 +64,8 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 }
 
 // EachHeld calls yield for every event in purgatory, in the order in which they came. yield
-// may wait: no connection is held meanwhile. Its error ends EachHeld and is returned as it
-// is.
+// may wait, since no connection is held while it runs. EachHeld ends at an error of yield and
+// returns it as it is.
 func (s *Store) EachHeld(ctx context.Context, yield func(host.HeldEvent) error) error {
 	const sql = `
 		SELECT p.seq, p.json, p.since, p.dormant, p.parent IS NOT NULL FROM (

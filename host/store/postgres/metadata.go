@@ -10,9 +10,9 @@ import (
 	"talon/host/store/metrics"
 )
 
-// What plugins remember, placeholders and what is known of servers is in transactions of
-// its own, beside those of events. What they do may be done twice: so after a connection
-// is lost, they are simply run again.
+// State of plugins, placeholders and knowledge about servers have transactions of their own,
+// separate from those of events. These transactions may run twice without harm. So after a
+// lost connection they simply run again.
 
 // beside makes one transaction of what change does. It waits for the open [Tx], and the
 // next one waits for it.
@@ -34,7 +34,7 @@ func (s *Store) beside(ctx context.Context, change func(context.Context, pgx.Tx)
 	}
 }
 
-// hash stands for a key that may be too long for an index.
+// hash returns a short key for one that may be too long for an index.
 func hash(key string) []byte {
 	sum := sha256.Sum256([]byte(key))
 	return sum[:]

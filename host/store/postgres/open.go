@@ -92,8 +92,8 @@ const (
 	// lockWait is how long a store waits for the lock of one that has just ended.
 	lockWait = 5 * time.Second
 
-	// idleTime is how long the server lets a process hold up the others that does not go on
-	// with its transaction. What it has done is undone then.
+	// idleTime is how long a process may hold up the others without going on with its
+	// transaction. After that the server rolls the transaction back.
 	idleTime = 5 * time.Second
 
 	// resolveTime is how long Commit looks for its outcome.
@@ -172,8 +172,8 @@ func Open(ctx context.Context, connection string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// OpenReadOnly opens an existing database for reading, also beside a process that has it
-// open for writing. Begin fails.
+// OpenReadOnly opens an existing database for reading, even while another process has it open
+// for writing. Begin fails.
 func OpenReadOnly(ctx context.Context, connection string, o Options) (*Store, error) {
 	s, cfg, err := prepare(connection, &o)
 	if err != nil {
@@ -192,7 +192,8 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	o.setDefaults()
 	cfg, err := pgxpool.ParseConfig(connection)
 	if err != nil {
-		// What it says may have the password in it, if it takes that for something else.
+		// The error of the parser may contain the password, if the parser takes it for something
+		// else.
 		return nil, nil, errors.New("the connection string of the database cannot be read: postgres://USER@HOST/DATABASE is one")
 	}
 	params := cfg.ConnConfig.RuntimeParams
@@ -292,7 +293,7 @@ func (s *Store) await(ctx context.Context, c *pgx.Conn) error {
 func (s *Store) openPool(ctx context.Context, cfg *pgxpool.Config) error {
 	params := cfg.ConnConfig.RuntimeParams
 	params["default_transaction_read_only"], params["statement_timeout"] = "on", "60s"
-	// Who ends a read ends the statement on the server, not the connection.
+	// A caller that ends a read ends the statement on the server, not the connection.
 	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: 2 * time.Second}
 	}

@@ -15,10 +15,10 @@ import (
 	"talon/host/store/semantics"
 )
 
-// AddPlaceholder stores that the repository has a ref for an event that is not here, and
-// since when, in unix seconds. One that is stored already stays as it is. What repo means
-// is the caller's business; it has 8 KiB at most. The row is durable when it returns nil.
-// See [semantics.ErrTooManyPlaceholders].
+// AddPlaceholder stores that the repository has a ref for an event that is not here, and since
+// when, in unix seconds. A placeholder that is stored already stays as it is. Only the caller
+// knows the meaning of repo, which has 8 KiB at most. The row is durable when AddPlaceholder
+// returns nil. See [semantics.ErrTooManyPlaceholders].
 func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, since int64) error {
 	if len(repo) > semantics.MaxPlaceholderRepo {
 		return fmt.Errorf("add placeholder: the repository's key has %d bytes, more than %d", len(repo), semantics.MaxPlaceholderRepo)
@@ -41,8 +41,8 @@ func (s *Store) AddPlaceholder(ctx context.Context, repo string, id host.ID, sin
 	return nil
 }
 
-// DropPlaceholder deletes placeholders of a repository, all or none: their events have
-// come, or the refs have gone. Those that are not there do not matter.
+// DropPlaceholder deletes placeholders of a repository, all or none, because their events have
+// come or the refs have gone. It ignores ids that have no placeholder.
 func (s *Store) DropPlaceholder(ctx context.Context, repo string, ids ...host.ID) error {
 	err := s.beside(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `DELETE FROM placeholder WHERE hash = $1 AND id = ANY($2::bytea[])`, hash(repo), idBytes(ids))
@@ -58,8 +58,9 @@ func (s *Store) DropPlaceholder(ctx context.Context, repo string, ids ...host.ID
 	return nil
 }
 
-// Placeholders calls yield for every placeholder, oldest first. yield may wait: no
-// connection is held meanwhile. Its error ends Placeholders and is returned as it is.
+// Placeholders calls yield for every placeholder, oldest first. yield may wait, since no
+// connection is held while it runs. Placeholders ends at an error of yield and returns it as
+// it is.
 func (s *Store) Placeholders(ctx context.Context, yield func(repo string, id host.ID, since int64) error) error {
 	type placeholder struct {
 		repo, hash, id []byte

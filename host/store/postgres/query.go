@@ -32,7 +32,7 @@ func (q *query) arg(v any) string {
 // empty reports whether nothing can match: no event is older than the epoch.
 func empty(f *host.Filter) bool { return f.Empty() || f.Until != nil && *f.Until < 0 }
 
-// Ways to find what a filter matches, beside the tag of a number.
+// Ways to find the events that a filter matches, other than by the tag of a number.
 const (
 	byIDs       = -1
 	byAuthors   = -2
@@ -98,7 +98,7 @@ func (s *selection) write() {
 	case byIDs:
 		add("x.id = ANY(" + s.arg(idBytes(f.IDs)) + "::bytea[])")
 	case byAddresses:
-		// What has addresses is looked at below.
+		// The code below handles addresses.
 	case byAuthors:
 		span = s.spans(s.tables.event, "pubkey", authorBytes(f.Authors))
 		add("x.pubkey = k.key AND x.kind = n.kind")

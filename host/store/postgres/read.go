@@ -193,10 +193,11 @@ func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (s
 	return sel, err
 }
 
-// Fetch calls yield with the JSON of each row in the given order. Rows that have gone since
-// Select are left out, unless their text is remembered. yield may wait, but must not change
-// the text: no connection is held meanwhile. Its error ends Fetch and is returned as it is.
-// About a megabyte of text is in memory at a time, beside what is remembered anyway.
+// Fetch calls yield with the JSON of each row in the given order. It leaves out rows that have
+// gone since Select, unless their text is in the cache. yield may wait, since no connection is
+// held while it runs, but must not change the text. Fetch ends at an error of yield and
+// returns it as it is. About a megabyte of text is in memory at a time, in addition to the
+// cache.
 func (s *Store) Fetch(ctx context.Context, seqs []int64, yield func(row int64, json []byte) error) error {
 	for len(seqs) > 0 {
 		if ctx.Err() != nil {
@@ -283,8 +284,8 @@ func header(rows pgx.Rows) ([]byte, error) {
 	return e.Header().JSON, nil
 }
 
-// Get returns the JSON of the event, nil if it is not stored. Whether it has expired is not
-// looked at.
+// Get returns the JSON of the event, nil if it is not stored. Get also returns an event that
+// has expired.
 func (s *Store) Get(ctx context.Context, id host.ID) (json []byte, err error) {
 	_, err = s.first(ctx, metrics.Get, `SELECT json FROM event WHERE id = $1`, []any{id[:]}, &json)
 	return json, err
@@ -356,9 +357,9 @@ func (s *Store) Authors(ctx context.Context, filters []host.Filter, now int64, y
 	})
 }
 
-// Scan calls yield for each event that matches, for at most most of them, and returns how
-// many they were: a caller that must know whether there are more asks for one more. Every
-// event with a Seq up to seq was visible to it. yield must not wait.
+// Scan calls yield for each event that matches, up to limit of them, and returns how many they
+// were. A caller that must know whether there are more asks for one more. Every event with a
+// Seq up to seq was visible to it. yield must not wait.
 //
 // The order is that of answers.
 func (s *Store) Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error) {
@@ -395,10 +396,10 @@ func (s *Store) Scan(ctx context.Context, f host.Filter, limit int, now int64, y
 }
 
 // Export calls yield with the JSON of every stored event, oldest first: the reverse of the
-// order of answers. What has expired but was not swept yet is among them. yield may wait,
-// and its error ends Export and is returned as it is.
+// order of answers. Events that have expired, but were not swept yet, are among them. yield
+// may wait. Export ends at an error of yield and returns it as it is.
 //
-// It reads piece by piece. An event that is stored meanwhile is among them or not.
+// It reads piece by piece. An event that is stored during the export may be among them or not.
 func (s *Store) Export(ctx context.Context, yield func(json []byte) error) error {
 	last := under(0)
 	for {

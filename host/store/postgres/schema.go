@@ -299,7 +299,7 @@ func (l *layout) prepare(ctx context.Context, c *pgx.Conn) error {
 }
 
 // update brings the schema to the version of the program. Older programs that cannot work with
-// that must not write meanwhile; others wait for their turn.
+// the new version must not write during the update. The others wait for their turn.
 func (l *layout) update(ctx context.Context, c *pgx.Conn) error {
 	have, _, err := l.read(ctx, c)
 	if err != nil || have >= l.version() {

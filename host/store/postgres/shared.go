@@ -21,8 +21,8 @@ const (
 	// events take turns, one for each schema. It ends with the transaction.
 	turnClass = lockClass + 1
 
-	// heartbeat is how often a process says that it lives. One that has not for
-	// deadAfter is not written for any more, and finds a gap when it comes back.
+	// heartbeat is how often a process says that it lives. After deadAfter without a heartbeat,
+	// the others write nothing for it any more, and it finds a gap when it comes back.
 	heartbeat = 5 * time.Second
 	deadAfter = 30 * time.Second
 
@@ -342,7 +342,7 @@ func (s *Store) listen(ctx context.Context, cfg *pgx.ConnConfig) {
 			_ = c.Close(closing)
 			cancel()
 		}
-		// What happens meanwhile is not noticed.
+		// From here until the connection is back, notifications are lost.
 		s.alone.Store(false)
 		s.reread.Store(true)
 		select {

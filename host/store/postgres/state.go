@@ -12,9 +12,9 @@ import (
 	"talon/host/store/metrics"
 )
 
-// Saves of state take turns, each with a number: who has read those up to one finds what
-// came after it by that. What is forgotten is a row without a value for as long as a process
-// may be away that still has it.
+// Saves of state take turns, each with a number. A process that has read the saves up to one
+// number finds later ones by it. A forgotten entry remains as a row without a value, for as
+// long as a process that still has the entry may be away.
 const (
 	keepForgotten = 24 * 60 * 60 // seconds
 
@@ -46,9 +46,9 @@ func (s *Store) LoadState(ctx context.Context, yield func(host.StateEntry) error
 	return err
 }
 
-// ReadState yields, as LoadState does, what was saved after the save with a number, and
-// returns the number of the last one. What was forgotten has no value. 0 is before the first
-// save; so is any number after the server was away, which may have lost the last ones.
+// ReadState yields, as LoadState does, the entries of saves after a numbered one, and returns
+// the number of the last save. A forgotten entry has no value. 0 is before the first save. So
+// is any number after the server was away, which may have lost the last saves.
 func (s *Store) ReadState(ctx context.Context, after int64, yield func(host.StateEntry) error) (last int64, err error) {
 	again := s.reread.Swap(false)
 	if again {
@@ -86,8 +86,8 @@ func (s *Store) SaveState(ctx context.Context, entries []host.StateEntry) error 
 	return s.MergeState(ctx, entries, nil)
 }
 
-// MergeState is SaveState, and calls merge before for each entry that is Merged, with what is
-// stored under its key. It calls it again where a connection was lost meanwhile, and writes
+// MergeState is SaveState, and calls merge before for each entry that is Merged, with the
+// entry that is stored under its key. After a lost connection it calls merge again. It writes
 // nothing twice.
 func (s *Store) MergeState(ctx context.Context, entries []host.StateEntry, merge func(i int, stored host.StateEntry)) error {
 	number := s.saves.Add(1)

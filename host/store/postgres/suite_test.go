@@ -65,8 +65,8 @@ type tested struct{ *Store }
 
 func (s tested) Begin() (storetest.Tx, error) { return s.Store.Begin() }
 
-// nodes are several stores. The one that answers is embedded; others write meanwhile, each
-// two transactions in a row: one after what others wrote, one after its own.
+// nodes are several stores. The one that answers is embedded. The others also write, each two
+// transactions in a row: one after what others wrote, one after its own.
 type nodes struct {
 	*Store
 	all    []*Store

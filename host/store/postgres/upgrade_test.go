@@ -95,7 +95,8 @@ func TestRollingUpgrade(t *testing.T) {
 	server.Restart(t)
 	storetest.Put(t, tested{b}, 0, storetest.Event(6003, 6, 0, 3))
 
-	// What it cannot work with waits for its end, and then it does not start.
+	// An update does not start while processes run that cannot work with it. After it, such
+	// processes do not start.
 	tooEarly := func() error {
 		s, err := Open(t.Context(), url, Options{Readers: 1, layout: last})
 		if err == nil {

@@ -72,8 +72,8 @@ type eventRows struct {
 	expires                        []*int64
 }
 
-// Begin starts a transaction. It waits until the one before has ended, be it another
-// process's. Where the connection to the database is lost it makes another.
+// Begin starts a transaction. It waits until the one before has ended, even one of another
+// process. If the connection to the database is lost, Begin makes another.
 func (s *Store) Begin() (*Tx, error) { return s.BeginAfter(func(host.Commit) {}, nil) }
 
 // lock takes the right to write.
@@ -196,7 +196,7 @@ func (tx *Tx) seal(token []byte) error {
 			b.Queue(`SELECT pg_notify($1, $2)`, s.channel(), fmt.Sprint(s.writer.Load()))
 		}
 		if !changed {
-			// What nobody was promised may be lost in a crash.
+			// A crash may lose the transaction, since nobody was promised it.
 			b.Queue(`SET LOCAL synchronous_commit = off`)
 		}
 	} else {
@@ -299,8 +299,7 @@ func (tx *Tx) flush() error {
 	return nil
 }
 
-// exec runs a statement and returns how many rows it changed. What was looked up before counts
-// no more.
+// exec runs a statement and returns how many rows it changed. It discards earlier lookups.
 func (tx *Tx) exec(sql string, args ...any) (int64, error) {
 	clear(tx.looked)
 	ctx, cancel := call()

@@ -413,7 +413,7 @@ func testHeldBounds(t *testing.T, x Engine) {
 		if out := Hold(t, s, now, awaitingGit, Event(20, 1, 30617, 2, d(10))); out.Code != host.Held {
 			t.Errorf("replacement: %+v", out)
 		}
-		// What is there already is answered as before.
+		// Events that are there already are answered as before.
 		codes, reason = fill(t, s, now, 1, 11, 13)
 		want(t, codes, "hh", reason, "purgatory: ")
 		// A dormant one gives way, to one each.
@@ -546,7 +546,7 @@ func testHeldBounds(t *testing.T, x Engine) {
 	})
 }
 
-// testHeldRollback: what was not committed did not happen.
+// testHeldRollback checks that changes that were not committed have no effect.
 func testHeldRollback(t *testing.T, x Engine) {
 	s := open(t, x)
 	waits, other := Event(1, 1, 30617, 1), Event(2, 1, 1618, 1)

@@ -46,7 +46,7 @@ func TestTexts(t *testing.T) {
 	if c.Get(1) != nil || c.Get(9_998) == nil {
 		t.Error("one giant pushed out the others")
 	}
-	// What is asked for again and again survives what is asked for once.
+	// Texts that are asked for repeatedly outlive texts that are asked for once.
 	const next = run * shards // the next row in the same shard
 	forgotten := 0
 	c.Add(next, json)
@@ -60,7 +60,7 @@ func TestTexts(t *testing.T) {
 	if forgotten > 20 {
 		t.Errorf("what is asked for all the time was forgotten %d times in 1000", forgotten)
 	}
-	// What is lent is given back by what is forgotten.
+	// The cache evicts texts to make room for the memory that it lends.
 	c.Lend(maximum / 2)
 	for seq := range int64(10_000) {
 		c.Add(20_000+seq, json)
