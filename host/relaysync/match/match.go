@@ -2,8 +2,8 @@
 // value in place of its text. Of 100 relays with 70 subscriptions of 100 values each the
 // texts alone would be 50 MB.
 //
-// The probability that two values have the same hash is one in 40 million events. Only the
-// owner of the key of the [Hash] can construct such values.
+// Two values have the same hash about once in 40 million events. Only the owner of the key
+// of the [Hash] can construct such values.
 package match
 
 import (

@@ -56,8 +56,7 @@ func NewStore(commit time.Duration, verify func(*host.Event) error) *Store {
 	return s
 }
 
-// run decides about submitted events. A commit has all events that came during the previous
-// one.
+// run decides about submitted events. A commit includes all events that arrive while it runs.
 func (s *Store) run() {
 	defer close(s.done)
 	for it := range s.queue {
