@@ -104,6 +104,9 @@ func (w *roomWorld) run(r *rand.Rand) {
 			delete(w.open, id)
 			what += ", " + id + " is closed"
 			w.do(w.h.Step(&abi.Closed{Relay: "wss://a", ID: id, Class: strategy.ClassLimit}))
+			if r.IntN(2) == 0 {
+				w.do(w.h.Pass(2 * strategy.Minute)) // it is opened again
+			}
 		}
 		w.do(w.h.Pass(2 * strategy.Second))
 		w.check(fmt.Sprintf("step %d, %s", step, what))
