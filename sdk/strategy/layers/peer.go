@@ -90,6 +90,7 @@ type opening struct {
 	Opening
 	turn    uint64 // its place among openings and jobs
 	which   parts
+	group   uint32 // of a lost one: its subscriptions have this group again
 	tries   uint
 	at      int64  // of a lost one, unix milliseconds: when the relay closed it
 	class   uint32 // of a lost one: why

@@ -152,7 +152,7 @@ func (p *Peer) stalest(date int64) (found *sub) {
 	return found
 }
 
-// giveWay closes the subscription whose root events are the least recent, if those of an opening
+// giveWay closes the subscriptions of the chunk whose root events are the least recent, if those of an opening
 // are more so. The most recent of both get one in its place, the others are polled. Repositories
 // that it asked for get another one.
 func (p *Peer) giveWay(o *opening, s shape) bool {
@@ -167,9 +167,10 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 	if least == nil {
 		return false
 	}
-	items := least.content.Items
+	var items Items
 	for _, sub := range p.subs {
-		if sub.group == least.group {
+		if sub.group == least.group && !sub.old {
+			items.AddItems(sub.content.Items)
 			sub.old, sub.replaced = true, true
 		}
 	}

@@ -2,7 +2,9 @@ package layers_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +14,13 @@ import (
 	"talon/sdk/strategy/strategytest"
 )
 
-// TestRoom: whatever becomes wanted, and whatever is talked about, a relay with little room has
-// subscriptions to no more than it takes, none asks for what another one asks for, and the
-// strategy reports all the rest as uncovered.
+// TestRoom: The strategy keeps to the limits of a relay with little room, whatever becomes
+// wanted or active. No two subscriptions ask for the same value. The strategy reports all
+// that has no subscription. Half of the relays also close subscriptions.
 func TestRoom(t *testing.T) {
 	for seed := range uint64(12) {
-		for _, apart := range []bool{true, false} {
+		for n := range 4 {
+			apart, closes := n&1 == 0, n >= 2
 			r := rand.New(rand.NewPCG(seed, 2))
 			caps := abi.Capabilities{Negentropy: abi.SupportYes}
 			if r.IntN(2) == 0 {
@@ -29,8 +32,8 @@ func TestRoom(t *testing.T) {
 			if r.IntN(3) == 0 {
 				caps.MaxFilters = uint32(1 + r.IntN(6))
 			}
-			t.Run(fmt.Sprint(seed, " ", apart), func(t *testing.T) {
-				w := &roomWorld{t: t, caps: caps, open: map[string][]abi.Filter{}, roots: map[string]bool{}, repos: map[string]bool{}}
+			t.Run(fmt.Sprint(seed, " ", apart, " ", closes), func(t *testing.T) {
+				w := &roomWorld{t: t, caps: caps, closes: closes, open: map[string][]abi.Filter{}, roots: map[string]bool{}, repos: map[string]bool{}}
 				w.h = strategytest.New(t, manifest, &subscriber{apart: apart, flow: flow{set: layers.Settings{
 					Kinds: []uint32{30617, 1621}, Values: 4, Connections: 5, Margin: 900, Window: strategy.Second, Eager: true,
 					Check: strategy.Minute, Method: strategy.MethodAuto,
@@ -45,6 +48,7 @@ type roomWorld struct {
 	t        *testing.T
 	h        *strategytest.Harness
 	caps     abi.Capabilities
+	closes   bool                    // the relay closes subscriptions
 	open     map[string][]abi.Filter // by id
 	roots    map[string]bool         // by id, hex
 	repos    map[string]bool
@@ -93,6 +97,15 @@ func (w *roomWorld) run(r *rand.Rand) {
 				id := w.id()
 				w.roots[strategy.Hex(id[:])] = true
 				w.do(w.h.Step(&abi.LocalEvent{ID: id, Kind: 1621, CreatedAt: w.h.Now / 1000, Repositories: []string{"30617:ab:first"}}))
+			}
+		}
+		if ids := slices.Sorted(maps.Keys(w.open)); w.closes && len(ids) > 0 && r.IntN(2) == 0 {
+			id := ids[r.IntN(len(ids))]
+			delete(w.open, id)
+			what += ", " + id + " is closed"
+			w.do(w.h.Step(&abi.Closed{Relay: "wss://a", ID: id, Class: strategy.ClassLimit}))
+			if r.IntN(2) == 0 {
+				w.do(w.h.Pass(2 * strategy.Minute)) // it is opened again
 			}
 		}
 		w.do(w.h.Pass(2 * strategy.Second))

@@ -134,7 +134,11 @@ func (p *Peer) poll(now int64) {
 }
 
 func (p *Peer) subscribe(t *stepBudget, o *opening, c Content, which parts, filters []strategy.Filter) {
-	s := &sub{id: p.next, content: c, open: o.Opening, which: which, filters: len(filters), group: p.groups, opened: t.now, tries: o.tries, narrow: p.narrow}
+	group := p.groups
+	if o.which != allParts && o.group > 0 {
+		group = o.group
+	}
+	s := &sub{id: p.next, content: c, open: o.Opening, which: which, filters: len(filters), group: group, opened: t.now, tries: o.tries, narrow: p.narrow}
 	p.next++
 	for i := range filters {
 		s.values += 1 + len(filters[i].Kinds)
@@ -398,7 +402,7 @@ func (p *Peer) closed(c abi.Closed, now int64) {
 		p.driver.ready(p)
 		return
 	}
-	o := &opening{content: s.content.clone(), Opening: s.open, which: s.which, tries: s.tries + 1, at: now, class: c.Class}
+	o := &opening{content: s.content.clone(), Opening: s.open, which: s.which, group: s.group, tries: s.tries + 1, at: now, class: c.Class}
 	if now-s.opened > strategy.Hour {
 		o.tries = 1
 	}
