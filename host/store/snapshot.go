@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 
 	sqlite3 "github.com/mattn/go-sqlite3"
 )
@@ -48,6 +49,9 @@ const (
 // the database changed between them. It calls progress with pages done and pages in all. The
 // copy is checked, but not synced.
 func (n *Snapshot) Write(ctx context.Context, path string, progress func(done, total int)) (err error) {
+	if path, err = filepath.Abs(path); err != nil { // a URI of a file has no relative path
+		return fmt.Errorf("copy the database: %w", err)
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("copy the database: %w", err)

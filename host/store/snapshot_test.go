@@ -43,7 +43,8 @@ func TestSnapshot(t *testing.T) {
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("100 commits took %v: the writer waits for the snapshot", took)
 	}
-	path, last := filepath.Join(t.TempDir(), "copy.db"), 0
+	t.Chdir(t.TempDir())
+	path, last := "copy.db", 0 // relative, as the default data folder is
 	if err := n.Write(t.Context(), path, func(done, total int) { last = total - done }); err != nil {
 		t.Fatal(err)
 	}
