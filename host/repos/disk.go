@@ -231,6 +231,11 @@ func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head
 	return tracked(all), all.HEAD, err == nil, err
 }
 
+// Repository returns the repository of an announcement, nil if there is none to show.
+func (d *Disk) Repository(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
+	return d.announced(ctx, a)
+}
+
 // announced returns the repository of an announcement, nil if there is none. It returns an
 // empty one for an announcement that waits for git data and has no folder.
 func (d *Disk) announced(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
@@ -315,6 +320,11 @@ func (f *Reconciler) plannedFormat(ctx context.Context, p location) (gitrepo.For
 // Here reports whether the repository of an announcement exists: see [Disk.Has].
 func (f *Reconciler) Here(ctx context.Context, a host.Address) (bool, error) {
 	return f.disk.Here(ctx, a)
+}
+
+// Repository returns the repository of an announcement: see [Disk.Repository].
+func (f *Reconciler) Repository(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
+	return f.disk.Repository(ctx, a)
 }
 
 // Refs returns the refs of the repository of an announcement: see Disk.Refs.
