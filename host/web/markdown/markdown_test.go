@@ -143,7 +143,9 @@ var patterns = map[string]func(n int) string{
 	"open titles":     times("[a]: b \"\n"),
 	"titles":          func(n int) string { return numbered(n, "[%d]: b '\n") },
 	"references":      func(n int) string { return "[a]: " + strings.Repeat("b", n/2) + "\n\n" + strings.Repeat("[a]", n/6) },
-	"wide table":      func(n int) string { return strings.Repeat("|a", n/8) + "\n" + strings.Repeat("|-", n/8) + "\n" + strings.Repeat("|\n", n/4) },
+	"wide table": func(n int) string {
+		return strings.Repeat("|a", n/8) + "\n" + strings.Repeat("|-", n/8) + "\n" + strings.Repeat("|\n", n/4)
+	},
 	"narrow table":    func(n int) string { return "|a|\n|-|\n" + strings.Repeat("|a|\n", n/5) },
 	"tables":          times("|a|b|\n|-|-|\n|1|2|\n\n"),
 	"many delimiters": func(n int) string { return strings.Repeat("|-|-|\n", n/6) },
