@@ -15,7 +15,6 @@ import (
 	"unicode/utf8"
 
 	"talon/host"
-	"talon/host/web/markdown"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -84,8 +83,15 @@ func clean(s string, maximum int, keepLines bool) string {
 	return strings.TrimRight(b.String(), " \n")
 }
 
-// invisible reports whether a character has no look of its own.
-func invisible(r rune) bool { return markdown.Invisible(r) }
+// invisible reports whether a character has no look of its own. Joiners and tags
+// make one emoji of several.
+func invisible(r rune) bool {
+	const zwnj, zwj = '\u200c', '\u200d'
+	if r == zwnj || r == zwj || r >= 0xe0020 && r <= 0xe007f {
+		return false
+	}
+	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0' || r == utf8.RuneError
+}
 
 // hasLook reports whether a person sees anything of a text.
 func hasLook(s string) bool {
