@@ -140,6 +140,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Holder:    core.Users.Holder,
 		Panics:    d.git,
 		Full:      core.Space.Full,
+		IsPath:    repos.IsPath,
 		NotFound:  pages,
 	}, f, f)
 }

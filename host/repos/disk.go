@@ -312,7 +312,7 @@ func (f *Reconciler) plannedFormat(ctx context.Context, p location) (gitrepo.For
 	if err != nil {
 		return 0, err
 	}
-	states, err := f.trackedStates(ctx, p.Identifier, graph(list).Maintainers(p.PubKey))
+	states, err := f.trackedStates(ctx, p.Identifier, maintainers.Graph(list).Maintainers(p.PubKey))
 	format, _ := formatOf(states)
 	return format, err
 }
@@ -333,6 +333,15 @@ func (f *Reconciler) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref
 	f.jobs.waitIdle(waiting, location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}})
 	cancel()
 	return f.disk.Refs(ctx, a)
+}
+
+// IsPath reports whether the decoded parts of a path have the form of a repository's: an npub and
+// an identifier, below prs or not.
+func IsPath(parts []string) bool {
+	if len(parts) == 3 && parts[0] == "prs" {
+		parts = parts[1:]
+	}
+	return len(parts) == 2 && strings.HasPrefix(parts[0], "npub1")
 }
 
 // locationOfPath returns the place that the decoded parts of a path name.
