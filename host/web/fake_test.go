@@ -207,6 +207,18 @@ func (w *world) request(method, path string, change ...func(*http.Request)) *doc
 	return d
 }
 
+// raw is get for an answer that is no page.
+func (w *world) raw(path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	w.t.Helper()
+	r := request(path)
+	for _, c := range change {
+		c(r)
+	}
+	got := httptest.NewRecorder()
+	w.ServeHTTP(got, r)
+	return got
+}
+
 // parse reads a page. Pages are written so that an XML parser that knows HTML's void elements
 // reads them as a browser does. If a stranger's text opens or closes an element, parse fails, or
 // the tests find an element that they do not know.

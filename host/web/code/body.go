@@ -47,13 +47,13 @@ func (b *bodies) lines(blob string, l *language, content []byte, from, to int) (
 			b.mu.Unlock()
 		}
 	}
-	return template.HTML(mark(shown.html, from, to)), shown.cut
+	return template.HTML(highlight(shown.html, from, to)), shown.cut
 }
 
 const lineStart = `<span class="l" id="L`
 
-// mark marks lines of a body.
-func mark(html string, from, to int) string {
+// highlight marks lines of a body.
+func highlight(html string, from, to int) string {
 	if from == 0 {
 		return html
 	}

@@ -62,8 +62,8 @@ func (s *scanner) next() {
 			return
 		}
 	}
-	for _, mark := range s.lineComments {
-		if strings.HasPrefix(rest, mark) && s.beginsComment(mark) {
+	for _, sign := range s.lineComments {
+		if strings.HasPrefix(rest, sign) && s.beginsComment(sign) {
 			s.add(s.lineEnd(s.at), classComment)
 			return
 		}
@@ -129,8 +129,8 @@ func isKey(rest string) bool {
 }
 
 // beginsComment reports whether a mark of a comment is one here: a # inside of a word is none.
-func (s *scanner) beginsComment(mark string) bool {
-	return mark != "#" || s.at == 0 || !isWord(s.text[s.at-1]) && s.text[s.at-1] != '$' && s.text[s.at-1] != '{'
+func (s *scanner) beginsComment(sign string) bool {
+	return sign != "#" || s.at == 0 || !isWord(s.text[s.at-1]) && s.text[s.at-1] != '$' && s.text[s.at-1] != '{'
 }
 
 // quoted adds a string that begins here. Three quotes begin one of several lines where the language
@@ -177,10 +177,10 @@ func (s *scanner) lineEnd(from int) int {
 }
 
 // behind returns the position behind an end mark, or the end of the file.
-func (s *scanner) behind(from int, mark string) int {
+func (s *scanner) behind(from int, end string) int {
 	if from < len(s.text) {
-		if i := strings.Index(s.text[from:], mark); i >= 0 {
-			return from + i + len(mark)
+		if i := strings.Index(s.text[from:], end); i >= 0 {
+			return from + i + len(end)
 		}
 	}
 	return len(s.text)
