@@ -112,14 +112,11 @@ func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.
 			return nil, err
 		}
 		if !there {
-			if !a.Held {
-				continue
-			}
-			waits, err := f.disk.waits(ctx, p.address())
+			wanted, err := f.wantsFolder(ctx, &a)
 			if err != nil {
 				return nil, err
 			}
-			if !waits {
+			if !wanted {
 				continue
 			}
 			// Shared objects may be all that it needs.
@@ -139,6 +136,15 @@ func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.
 		wants = append(wants, more...)
 	}
 	return wants, nil
+}
+
+// wantsFolder reports whether the repository of an announcement should have a folder: it waits for
+// git data, or it is served and its folder was lost.
+func (f *Reconciler) wantsFolder(ctx context.Context, a *maintainers.Announced) (bool, error) {
+	if !a.Held {
+		return a.ListsService(f.cfg.Service), nil
+	}
+	return f.disk.waits(ctx, location{Repo: a.Repo()}.address())
 }
 
 // wantedBy returns what one repository lacks.
