@@ -70,7 +70,7 @@ func newSearch(f *Reconciler, identifier string, list []maintainers.Announced) *
 		f: f, identifier: identifier, announced: make(map[grasp.PubKey][]maintainers.Announced),
 		states: make(map[grasp.PubKey][]grasp.Candidate),
 	}
-	g := graph(list)
+	g := maintainers.Graph(list)
 	for _, a := range list {
 		if len(s.announced[a.PubKey]) == 0 {
 			s.order = append(s.order, searched{a.PubKey, host.ID(a.ID), a.Held, g.Maintainers(a.PubKey)})
