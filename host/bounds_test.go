@@ -202,8 +202,6 @@ var ownBounds = map[string]string{
 	"retry.authors":   "refused events by author: the row of refused events",
 	"retry.accepted":  "authors among these, one of whose events was accepted",
 	"repos.authors":   "authors that one job is about",
-	"repos.announced": "the announcements of one identifier, at most maxAnnouncements",
-	"repos.states":    "the authors of one search: those whom its announcements list",
 	"store.author":    "values of one filter",
 	"gitfetch.open":   "connections that the server itself makes to an address",
 }

@@ -51,8 +51,8 @@ const maxWantedWork = 20_000
 type search struct {
 	f          *Reconciler
 	identifier string
-	announced  map[grasp.PubKey][]maintainers.Announced
-	states     map[grasp.PubKey][]grasp.Candidate // of the authors whose states were read
+	announced  map[grasp.Repo][]maintainers.Announced
+	states     map[grasp.Repo][]grasp.Candidate // by the repository of their author, if they were read
 	order      []searched
 	work       int
 }
@@ -67,15 +67,15 @@ type searched struct {
 
 func newSearch(f *Reconciler, identifier string, list []maintainers.Announced) *search {
 	s := &search{
-		f: f, identifier: identifier, announced: make(map[grasp.PubKey][]maintainers.Announced),
-		states: make(map[grasp.PubKey][]grasp.Candidate),
+		f: f, identifier: identifier, announced: make(map[grasp.Repo][]maintainers.Announced),
+		states: make(map[grasp.Repo][]grasp.Candidate),
 	}
 	g := maintainers.Graph(list)
 	for _, a := range list {
-		if len(s.announced[a.PubKey]) == 0 {
+		if len(s.announced[a.Repo()]) == 0 {
 			s.order = append(s.order, searched{a.PubKey, host.ID(a.ID), a.Held, g.Maintainers(a.PubKey)})
 		}
-		s.announced[a.PubKey] = append(s.announced[a.PubKey], a)
+		s.announced[a.Repo()] = append(s.announced[a.Repo()], a)
 	}
 	rand.Shuffle(len(s.order), func(i, j int) { s.order[i], s.order[j] = s.order[j], s.order[i] })
 	slices.SortStableFunc(s.order, func(a, b searched) int {
@@ -90,9 +90,14 @@ func newSearch(f *Reconciler, identifier string, list []maintainers.Announced) *
 	return s
 }
 
+// of returns the repository of an author.
+func (s *search) of(author grasp.PubKey) grasp.Repo {
+	return grasp.Repo{PubKey: author, Identifier: s.identifier}
+}
+
 // repository returns what one repository lacks.
 func (s *search) repository(ctx context.Context, a searched) ([]gitfetch.Want, error) {
-	f, p := s.f, location{Repo: grasp.Repo{PubKey: a.owner, Identifier: s.identifier}}
+	f, p := s.f, location{Repo: s.of(a.owner)}
 	repo, err := f.disk.repo(p)
 	if err != nil {
 		return nil, nil // no repository can have the name
@@ -133,7 +138,7 @@ func (s *search) repository(ctx context.Context, a searched) ([]gitfetch.Want, e
 func (s *search) statesOf(ctx context.Context, maintainers []grasp.PubKey) (list []grasp.Candidate, err error) {
 	var unread []grasp.PubKey
 	for _, key := range maintainers {
-		if states, ok := s.states[key]; ok {
+		if states, ok := s.states[s.of(key)]; ok {
 			list = append(list, states...)
 		} else {
 			unread = append(unread, key)
@@ -147,10 +152,10 @@ func (s *search) statesOf(ctx context.Context, maintainers []grasp.PubKey) (list
 	// hide an author's in the next repository.
 	if len(read) < maxStates {
 		for _, key := range unread {
-			s.states[key] = nil
+			s.states[s.of(key)] = nil
 		}
 		for _, c := range read {
-			s.states[c.PubKey] = append(s.states[c.PubKey], c)
+			s.states[s.of(c.PubKey)] = append(s.states[s.of(c.PubKey)], c)
 		}
 	}
 	list = append(list, read...)
@@ -215,7 +220,7 @@ func (s *search) wantedBy(
 func (s *search) cloneURLs(maintainers []grasp.PubKey) (urls []string, strangers map[string][]gitfetch.Namer) {
 	strangers, stored := make(map[string][]gitfetch.Namer), make(map[string]bool)
 	for _, key := range maintainers {
-		for _, a := range s.announced[key] {
+		for _, a := range s.announced[s.of(key)] {
 			urls = append(urls, a.Clone...)
 			for _, u := range a.Clone {
 				if stored[u] = stored[u] || !a.Held; !stored[u] {
