@@ -2,7 +2,9 @@ package gitread
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os/exec"
 	"time"
 
 	"talon/host/gitrepo"
@@ -91,3 +93,12 @@ func (a awaiting) Write(p []byte) (n int, err error) {
 	}
 	return n, err
 }
+
+// isExit reports whether git ended with a code.
+func isExit(err error, code int) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && exit.ExitCode() == code
+}
+
+// isTooMuch reports whether git was ended because of its bounds.
+func isTooMuch(err error) bool { return errors.Is(err, gitrepo.ErrCPU) || errors.Is(err, ErrTooLarge) }

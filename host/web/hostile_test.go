@@ -26,9 +26,9 @@ var hostile = []string{
 // known are the elements that pages are made of, and what may be in their attributes.
 var known = map[string]string{
 	"html": "lang", "head": "", "meta": "charset name content", "link": "rel href", "style": "", "title": "", "body": "", "header": "", "main": "", "footer": "",
-	"a": "href title rel class", "svg": "viewBox aria-hidden", "path": "d fill stroke stroke-width stroke-linecap", "bdi": "", "h1": "", "h2": "", "small": "",
-	"p": "class", "code": "", "pre": "class tabindex", "b": "", "span": "class id title", "div": "class", "ul": "class", "ol": "class", "li": "class", "dl": "", "dt": "", "dd": "",
-	"br": "", "time": "datetime", "details": "", "summary": "",
+	"a": "href title rel class", "svg": "viewBox aria-hidden", "path": "d fill stroke stroke-width stroke-linecap", "bdi": "", "h1": "class", "h2": "", "small": "",
+	"p": "class", "code": "", "pre": "class tabindex", "b": "", "span": "class id title", "div": "class tabindex", "ul": "class", "ol": "class", "li": "class", "dl": "", "dt": "", "dd": "",
+	"br": "", "time": "datetime", "details": "class id open", "summary": "",
 	"nav": "class aria-label", "table": "class", "tr": "class id", "td": "class colspan", "th": "class", "tbody": "", "img": "src alt", "audio": "src controls preload", "video": "src controls preload",
 	"form": "class action method role", "input": "name value type aria-label", "button": "",
 }
