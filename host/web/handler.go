@@ -93,14 +93,27 @@ func (h *Handler) route(r *http.Request) page {
 	if path == "/" {
 		return h.index
 	}
-	p, ok := parsePath(path)
-	switch {
-	case !ok || p.PRs && !h.cfg.PRs:
+	if p, ok := parsePath(path); ok {
+		switch {
+		case !p.PRs:
+			return h.repository(p.Repo)
+		case h.cfg.PRs:
+			return h.prs(p.Repo)
+		}
 		return nil
-	case p.PRs:
-		return h.prs(p.Repo)
 	}
-	return h.repository(p.Repo)
+	if repo, rest, ok := below(path); ok {
+		return h.conversations(repo, rest)
+	}
+	return nil
+}
+
+// below takes apart a path below a repository's page, which is with or without .git.
+func below(escaped string) (repo grasp.Repo, rest string, ok bool) {
+	npub, rest, _ := strings.Cut(strings.TrimPrefix(escaped, "/"), "/")
+	name, rest, ok := strings.Cut(rest, "/")
+	p, valid := parsePath("/" + npub + "/" + name)
+	return p.Repo, rest, ok && valid && !p.PRs
 }
 
 // parsePath takes apart the path of a repository's page: that of the repository,
@@ -115,10 +128,7 @@ func parsePath(escaped string) (grasp.Path, bool) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	key := h.scheme(r) + " " + r.URL.EscapedPath()
-	if until := r.URL.Query().Get("until"); until != "" {
-		key += "?until=" + until
-	}
+	key := h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
 	if p := h.kept(r.Context(), key); p != nil {
 		h.send(w, r, http.StatusOK, p.body, p.etag)
 		return
@@ -169,6 +179,11 @@ func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	status, template, content, err := noting.route(r)(ctx, r)
 	if err != nil {
 		return err
+	}
+	if to, ok := content.(redirect); ok {
+		w.Header().Set("Location", string(to))
+		h.send(w, r, status, nil, "")
+		return nil
 	}
 	body, ok := h.render(w, r, template, content)
 	if !ok {

@@ -80,12 +80,8 @@ func (h *Handler) index(ctx context.Context, r *http.Request) (int, string, any,
 	l.Hosts = len(l.Grasps) > 0 || len(about) == 0
 	slices.Sort(l.NIPs)
 	l.NIPs = slices.Compact(l.NIPs)
-	var until *int64
-	if text := r.URL.Query().Get("until"); text != "" {
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
-			until, l.Later = &n, true
-		}
-	}
+	until := queryOf(r).Until
+	l.Later = until != nil
 	var err error
 	l.List, l.Next, err = h.newest(ctx, until)
 	return http.StatusOK, "landing", &l, err

@@ -223,8 +223,8 @@ var (
 	style = template.CSS(mustRead("templates/style.css"))
 
 	// policy lets a page have its own style sheet and its own icon, and nothing else.
-	policy = "default-src 'none'; style-src 'sha256-" + hash(string(style)) + "'; img-src data:; " +
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	policy = "default-src 'none'; style-src 'sha256-" + hash(string(style)) + "'; img-src 'self' data:; " +
+		"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 
 // parseTemplates parses the templates of all pages.
@@ -292,8 +292,8 @@ type person struct {
 
 func (p person) Short() string { return shortKey(p.Npub) }
 
-// Link returns a URL of the person in a git client for nostr.
-func (p person) Link() template.URL { return template.URL(client + p.Npub) }
+// Link returns the page of the person.
+func (p person) Link() template.URL { return template.URL("/" + p.Npub) }
 
 // maxNames bounds how many names are looked up for a page.
 const maxNames = 6 * chunk
