@@ -39,6 +39,7 @@ import (
 	"talon/host"
 	"talon/host/bound"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 const (
@@ -101,6 +102,11 @@ func (h *Handler) route(r *http.Request) page {
 			return h.prs(p.Repo)
 		}
 		return nil
+	}
+	if name := strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"); strings.HasPrefix(name, "npub1") {
+		if key, err := nip19.DecodeNpub(name); err == nil {
+			return h.owner(key)
+		}
 	}
 	if repo, rest, ok := below(path); ok {
 		return h.conversations(repo, rest)

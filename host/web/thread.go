@@ -18,9 +18,9 @@ const (
 
 // root is an issue, a pull request or the first patch of a series.
 type root struct {
-	grasp.Event        // without tags
-	title       string // cleaned
-	status      int    // a kind
+	grasp.Event             // without tags
+	title       string      // cleaned
+	status      int         // a kind
 	subject     grasp.Stamp // of the event that set the title last; zero if none did
 	labels      []string
 	commit      string // the tip of a pull request
