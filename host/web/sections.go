@@ -66,15 +66,6 @@ func (h *Handler) conversations(repo grasp.Repo, rest string) page {
 // redirect is the path of another page.
 type redirect string
 
-// basePath is the path of a repository's page, without .git where that is not a part of its name.
-func basePath(repo grasp.Repo) string {
-	path := repo.Path()
-	if base := strings.TrimSuffix(path, ".git"); !strings.HasSuffix(base, ".git") {
-		return base
-	}
-	return path
-}
-
 // query is what the query of a URL may say.
 type query struct {
 	State  string
