@@ -20,9 +20,9 @@ const (
 
 // texts renders the Markdown of one page.
 type texts struct {
-	people map[host.PubKey]person
-	here   map[host.Address]bool // repositories that texts name, and whether they are here
-	steps  int
+	profiles map[host.PubKey]person
+	here     map[host.Address]bool // repositories that texts name, and whether they are here
+	steps    int
 }
 
 // mentioned returns the people that texts name.
@@ -49,8 +49,8 @@ func personOf(code string) (host.PubKey, bool) {
 }
 
 // texts prepares to render the texts of a page, by people with the given profiles.
-func (h *Handler) texts(ctx context.Context, people map[host.PubKey]person, contents ...string) (*texts, error) {
-	t := &texts{people: people, here: make(map[host.Address]bool), steps: maxSteps}
+func (h *Handler) texts(ctx context.Context, profiles map[host.PubKey]person, contents ...string) (*texts, error) {
+	t := &texts{profiles: profiles, here: make(map[host.Address]bool), steps: maxSteps}
 	for _, content := range contents {
 		for _, code := range markdown.Mentions(content, maxMentions) {
 			a, err := nip19.DecodeNaddr(code)
@@ -82,7 +82,7 @@ func (t *texts) options(heading int) markdown.Options {
 // mention returns how a page names what a NIP-19 code is, and where its page is.
 func (t *texts) mention(code string) (label, href string) {
 	if key, ok := personOf(code); ok {
-		p, known := t.people[key]
+		p, known := t.profiles[key]
 		if !known {
 			p = person{Npub: nip19.EncodeNpub(key)}
 		}
