@@ -199,7 +199,7 @@ func (h *Handler) fill(ctx context.Context, v *conversationPage, c *conversation
 // show returns a remark as the page shows it.
 func (v *conversationPage) show(ctx context.Context, r *remark, c *conversation, t *texts, heading int) said {
 	shown := said{
-		ID: "e-" + host.ID(r.ID).String()[:16], Author: t.profiles[host.PubKey(r.PubKey)], At: at(r.CreatedAt), Cut: r.cut, Verb: c.verb(r),
+		ID: "e-" + host.ID(r.ID).String()[:16], Author: t.person(host.PubKey(r.PubKey)), At: at(r.CreatedAt), Cut: r.cut, Verb: c.verb(r),
 	}
 	switch key := host.PubKey(r.PubKey); {
 	case slices.Contains(c.known[:len(c.known)-1], key):

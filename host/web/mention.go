@@ -20,9 +20,9 @@ const (
 
 // texts renders the Markdown of one page.
 type texts struct {
-	profiles map[host.PubKey]person
-	here     map[host.Address]bool // repositories that texts name, and whether they are here
-	steps    int
+	person func(host.PubKey) person
+	here   map[host.Address]bool // repositories that texts name, and whether they are here
+	steps  int
 }
 
 // mentioned returns the people that texts name.
@@ -50,7 +50,13 @@ func personOf(code string) (host.PubKey, bool) {
 
 // texts prepares to render the texts of a page, by people with the given profiles.
 func (h *Handler) texts(ctx context.Context, profiles map[host.PubKey]person, contents ...string) (*texts, error) {
-	t := &texts{profiles: profiles, here: make(map[host.Address]bool), steps: maxSteps}
+	named := func(key host.PubKey) person {
+		if p, ok := profiles[key]; ok {
+			return p
+		}
+		return person{Npub: nip19.EncodeNpub(key)}
+	}
+	t := &texts{person: named, here: make(map[host.Address]bool), steps: maxSteps}
 	for _, content := range contents {
 		for _, code := range markdown.Mentions(content, maxMentions) {
 			a, err := nip19.DecodeNaddr(code)
@@ -82,14 +88,8 @@ func (t *texts) options(heading int) markdown.Options {
 // mention returns how a page names what a NIP-19 code is, and where its page is.
 func (t *texts) mention(code string) (label, href string) {
 	if key, ok := personOf(code); ok {
-		p, known := t.profiles[key]
-		if !known {
-			p = person{Npub: nip19.EncodeNpub(key)}
-		}
-		if p.Name != "" {
-			return "@" + p.Name, string(p.Link())
-		}
-		return "@" + p.Short(), string(p.Link())
+		p := t.person(key)
+		return "@" + orElse(p.Name, p.Short()), string(p.Link())
 	}
 	if a, err := nip19.DecodeNaddr(code); err == nil {
 		repo := grasp.Repo{PubKey: a.PubKey, Identifier: a.D}
