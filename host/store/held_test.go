@@ -225,7 +225,8 @@ func TestMigrateMaintainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys = fmt.Sprintf("x'%x'", ring.key(host.MaintainerOf, host.Maintains(mike, "repo")))
-	raw(t, filepath.Join(dir, FileName), noMerge+`DELETE FROM posting WHERE key = `+keys+`; DELETE FROM held_posting WHERE key = `+keys+
+	words := fmt.Sprintf("x'%x'", ring.key(host.WordOf, "repo")) // later versions index them again
+	raw(t, filepath.Join(dir, FileName), noMerge+`DELETE FROM posting WHERE key IN (`+keys+`, `+words+`); DELETE FROM held_posting WHERE key = `+keys+
 		`; UPDATE meta SET value = 5 WHERE name = 'version'`)
 	s = reopen(t, dir)
 	f := host.Filter{Tags: []host.TagFilter{{Name: host.MaintainerOf, Values: []string{host.Maintains(mike, "repo")}}}, Limit: -1}

@@ -217,6 +217,8 @@ CREATE TRIGGER held_unweigh AFTER DELETE ON held BEGIN
 	DELETE FROM held_weight WHERE class = 3 + 8 * old.known AND key = x'' AND events = 0;
 	DELETE FROM held_weight WHERE class = 4 + 8 * old.known AND key = old.network AND events = 0;
 END;
+`, `
+-- The index rows of words: see fills.
 `}
 
 // applicationID marks SQLite files as ours ("Taln").
