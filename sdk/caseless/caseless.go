@@ -120,7 +120,7 @@ func ordered(text string) string {
 	return string(runes)
 }
 
-// classOf returns the combining class of a character, 0 for one that starts anew.
+// classOf returns the combining class of a character, 0 for one that is no mark or begins a letter.
 func classOf(r rune) uint8 {
 	if r < combining[0][0] {
 		return 0
