@@ -10,6 +10,7 @@ import (
 
 	"talon/host"
 	"talon/host/purgatory"
+	"talon/host/store/semantics"
 	"talon/host/wire"
 )
 
@@ -32,7 +33,7 @@ func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, repor
 	}
 	defer s.release(r)
 	err = r.beginSnapshot(math.MinInt64, func(v *snapshot) error {
-		c := &checker{snapshot: v, verify: verify, report: report}
+		c := &checker{snapshot: v, verify: verify, report: report, usage: semantics.UsageChanges{}}
 		err := c.run(ctx)
 		checked = c.events
 		return err
@@ -51,7 +52,8 @@ type checker struct {
 	// The rows that the events need, counted, to compare with the rows that exist.
 	events, bytes, postings, addresses, expiries int64
 
-	rows []posting
+	rows  []posting
+	usage semantics.UsageChanges
 }
 
 func (c *checker) problem(format string, args ...any) { c.report(fmt.Sprintf(format, args...)) }
@@ -69,7 +71,7 @@ func (c *checker) run(ctx context.Context) error {
 	if err := c.checkEvents(ctx); err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld} {
+	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld, c.checkUsage} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -109,8 +111,10 @@ func (c *checker) checkEvents(ctx context.Context) error {
 			e, err := parseRow(text)
 			if err != nil {
 				c.problem("event %d (id %x): its text cannot be read: %v", p.seq, p.id, err)
+				c.usage.AddRow(usageRow([]driver.Value{p.pubkey, p.kind}, textSize(text)))
 				continue
 			}
+			c.usage.Add(e)
 			if id, _ := p.id.([]byte); !bytes.Equal(id, e.ID[:]) {
 				c.problem("event %d: its row says id %x, its text %s", p.seq, p.id, e.ID)
 			}

@@ -161,7 +161,7 @@ func (s *Store) openWriter(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	s.writer = &writer{conn: c, tune: opts.tune, heldKinds: map[host.Kind]struct{}{}}
+	s.writer = &writer{conn: c, tune: opts.tune, heldKinds: map[host.Kind]struct{}{}, usage: semantics.UsageChanges{}}
 	v, err := c.version()
 	if err != nil {
 		return err

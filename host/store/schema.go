@@ -217,6 +217,16 @@ CREATE TRIGGER held_unweigh AFTER DELETE ON held BEGIN
 	DELETE FROM held_weight WHERE class = 3 + 8 * old.known AND key = x'' AND events = 0;
 	DELETE FROM held_weight WHERE class = 4 + 8 * old.known AND key = old.network AND events = 0;
 END;
+`, `
+-- What authors, repositories and kinds take: see package semantics. The fill counts what is stored.
+CREATE TABLE usage (
+	class  INTEGER NOT NULL, -- see host.UsageClass
+	key    BLOB    NOT NULL, -- see host.UsageKey
+	events INTEGER NOT NULL,
+	bytes  INTEGER NOT NULL, -- of their json
+	git    INTEGER NOT NULL, -- bytes of git data
+	PRIMARY KEY (class, key)
+) WITHOUT ROWID;
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

@@ -68,6 +68,8 @@ type writer struct {
 	known   semantics.Known   // what Put and Hold reuse for each event
 	version semantics.Version // that it refers to
 
+	usage semantics.UsageChanges // of the open transaction, not written yet
+
 	merge     mergePoint // as in the open transaction
 	mergeDebt int        // what is to be merged of it
 	stale     bool       // what is kept in memory does not agree with the database: see [Store.reload]

@@ -131,6 +131,9 @@ func (tx *Tx) seal() (due nextDue, err error) {
 	if err := tx.mergeRows(); err != nil {
 		return due, err
 	}
+	if err := tx.writeUsage(); err != nil {
+		return due, err
+	}
 	if tx.work > 0 {
 		tx.total.Seq = tx.w.seq
 		const sql = `UPDATE total SET seq = ?, events = ?, bytes = ?, held = ?, held_bytes = ?`

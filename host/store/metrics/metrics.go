@@ -25,6 +25,7 @@ const (
 	Held
 	Placeholders
 	Deleted
+	Usage
 	Relays
 	State
 	Plugins
@@ -38,7 +39,7 @@ var names = [operations]struct{ verb, label string }{
 	Select: {"select", "select"}, Fetch: {"fetch", "fetch"}, Count: {"count", "count"}, Authors: {"list authors of", "authors"},
 	Scan: {"scan", "scan"}, Export: {"export", "export"}, Held: {"look up held", "held"},
 	Placeholders: {"list placeholders of", "placeholders"}, Deleted: {"look for deletions of", "deleted"},
-	Relays: {"list relays of", "relays"}, State: {"load state beside", "state"}, Plugins: {"load plugins beside", "plugins"},
+	Relays: {"list relays of", "relays"}, State: {"load state beside", "state"}, Usage: {"read the usage of", "usage"}, Plugins: {"load plugins beside", "plugins"},
 	Check: {"check", "check"}, Log: {"read the log of", "log"},
 }
 

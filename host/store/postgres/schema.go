@@ -20,7 +20,8 @@ import (
 
 // layout is what a program knows of the schema.
 type layout struct {
-	steps []string // that lead from an empty schema to the present one; step i makes version i+1
+	steps []string                                    // that lead from an empty schema to the present one; step i makes version i+1
+	fills map[int]func(context.Context, pgx.Tx) error // what statements alone cannot do, by the number of the step
 
 	// oldest has, for each step, the version of the oldest program that can work with what
 	// the step makes: a lower one than the step's own if that adds what such a program does
@@ -30,7 +31,10 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2}}
+var present = layout{steps, fills, []int{1, 2, 2, 2, 5}}
+
+// fills run after the statements of their step, in the same transaction.
+var fills = map[int]func(context.Context, pgx.Tx) error{4: countUsage}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -264,6 +268,17 @@ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER held_weigh AFTER INSERT OR DELETE ON held FOR EACH ROW EXECUTE FUNCTION held_weigh();
+`, `
+-- What authors, repositories and kinds take: see package semantics. The fill counts what is stored.
+-- Programs that do not know of it would make it wrong.
+CREATE TABLE usage (
+	class  smallint NOT NULL, -- see host.UsageClass
+	key    bytea    NOT NULL, -- see host.UsageKey
+	events bigint   NOT NULL,
+	bytes  bigint   NOT NULL, -- of their json
+	git    bigint   NOT NULL, -- bytes of git data
+	PRIMARY KEY (class, key)
+) WITH (fillfactor = 50);
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's
@@ -332,6 +347,11 @@ func (l *layout) update(ctx context.Context, c *pgx.Conn) error {
 		for ; have < l.version(); have++ {
 			if _, err := tx.Exec(ctx, l.steps[have]); err != nil {
 				return fmt.Errorf("bring the schema to version %d: %w", have+1, err)
+			}
+			if fill := l.fills[have]; fill != nil {
+				if err := fill(ctx, tx); err != nil {
+					return fmt.Errorf("bring the schema to version %d: %w", have+1, err)
+				}
 			}
 			if _, err := tx.Exec(ctx, `UPDATE meta SET version = $1`, have+1); err != nil {
 				return err

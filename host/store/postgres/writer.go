@@ -39,7 +39,8 @@ type Tx struct {
 	removedTotal  int64   // events removed
 	expiryChanged bool    // what expires has changed
 	holdChanged   bool    // when something in purgatory is due has changed
-	failed        error   // the first error
+	usage         semantics.UsageChanges
+	failed        error // the first error
 	done          bool
 	panicked      bool // the connection may be in the middle of an exchange
 
@@ -177,6 +178,7 @@ func (tx *Tx) seal(token []byte) error {
 	expires, due := s.expiry.Load(), s.heldDue.Load()
 	var b pgx.Batch
 	tx.insert(&b)
+	tx.writeUsage(&b)
 	commits := s.known.commits
 	changed := tx.work > 0 || tx.expiryChanged || tx.holdChanged
 	if changed || len(tx.changes) > 0 {
@@ -319,12 +321,17 @@ func (tx *Tx) row(sql string, args []any, into ...any) (bool, error) {
 	return err == nil, err
 }
 
-// deleteReturning runs a statement that deletes rows of table event or held and returns their seq and
-// json, and takes their tags away too. Events that cannot be read any more are left out.
+// goneColumns are what deleteReturning reads of rows that a statement deletes.
+const goneColumns = `seq, json, pubkey, kind`
+
+// deleteReturning runs a statement that deletes rows of table event or held and returns their
+// goneColumns, and takes their tags away too. Events that cannot be read any more are left out.
 func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event, error) {
 	type taken struct {
-		seq  int64
-		json []byte
+		seq    int64
+		json   []byte
+		pubkey []byte
+		kind   int32
 	}
 	ctx, cancel := call()
 	defer cancel()
@@ -332,7 +339,9 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 	if err != nil {
 		return nil, err
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r taken, err error) { return r, row.Scan(&r.seq, &r.json) })
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r taken, err error) {
+		return r, row.Scan(&r.seq, &r.json, &r.pubkey, &r.kind)
+	})
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -348,9 +357,15 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 			// One damaged row must not stop every batch that touches it.
 			tx.s.log.Error("remove damaged event", "table", t.event, "seq", r.seq, "err", err)
 			damaged = append(damaged, r.seq)
+			if t == stored {
+				tx.usage.RemoveRow(usageRow(r.pubkey, r.kind, r.json))
+			}
 			continue
 		}
 		events = append(events, e)
+		if t == stored {
+			tx.usage.Remove(e)
+		}
 		tags.add(&tx.s.keys, e, r.seq)
 	}
 	if len(tags.key) > 0 {

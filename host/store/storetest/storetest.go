@@ -69,6 +69,10 @@ type Store interface {
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 
+	Usage(ctx context.Context, keys ...host.UsageKey) ([]host.Usage, error)
+	LargestUsage(ctx context.Context, class host.UsageClass, limit int) ([]host.UsageRow, error)
+	SetGitUsage(ctx context.Context, repository host.UsageKey, bytes int64, limits host.UsageLimits) error
+
 	Check(ctx context.Context, verify func(*host.Event) error, report func(problem string)) (checked int64, err error)
 	Close() error
 }
@@ -117,6 +121,8 @@ func Run(t *testing.T, x Engine) {
 		{"StateWaitsForTx", testStateWaitsForTx},
 		{"StateSweep", testStateSweep},
 		{"Relays", testRelays},
+		{"Usage", testUsage},
+		{"GitUsage", testGitUsage},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, x) })
 	}
