@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strconv"
 
@@ -102,6 +103,11 @@ func (k UsageKey) Kind() Kind {
 type UsageRow struct {
 	UsageKey
 	Usage
+}
+
+// Compare orders rows by their bytes, the largest first.
+func (r UsageRow) Compare(other UsageRow) int {
+	return cmp.Or(cmp.Compare(other.Total(), r.Total()), cmp.Compare(r.Key, other.Key))
 }
 
 // UsageLimits bound the bytes of events and git data of an author, and the git data of a

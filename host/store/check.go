@@ -10,7 +10,6 @@ import (
 
 	"talon/host"
 	"talon/host/purgatory"
-	"talon/host/store/semantics"
 	"talon/host/wire"
 )
 
@@ -33,7 +32,7 @@ func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, repor
 	}
 	defer s.release(r)
 	err = r.beginSnapshot(math.MinInt64, func(v *snapshot) error {
-		c := &checker{snapshot: v, verify: verify, report: report, usage: semantics.UsageChanges{}}
+		c := &checker{snapshot: v, verify: verify, report: report, usage: newUsageOfTx()}
 		err := c.run(ctx)
 		checked = c.events
 		return err
@@ -53,7 +52,7 @@ type checker struct {
 	events, bytes, postings, addresses, expiries int64
 
 	rows  []posting
-	usage semantics.UsageChanges
+	usage usageOfTx
 }
 
 func (c *checker) problem(format string, args ...any) { c.report(fmt.Sprintf(format, args...)) }
@@ -66,6 +65,9 @@ func (c *checker) run(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if c.usage.point, err = c.usagePoint(); err != nil {
 		return err
 	}
 	if err := c.checkEvents(ctx); err != nil {
@@ -111,10 +113,10 @@ func (c *checker) checkEvents(ctx context.Context) error {
 			e, err := parseRow(text)
 			if err != nil {
 				c.problem("event %d (id %x): its text cannot be read: %v", p.seq, p.id, err)
-				c.usage.AddRow(usageRow([]driver.Value{p.pubkey, p.kind}, textSize(text)))
+				c.usage.at(p.seq).AddRow(usageRow([]driver.Value{p.pubkey, p.kind}, textSize(text)))
 				continue
 			}
-			c.usage.Add(e)
+			c.usage.at(p.seq).Add(e)
 			if id, _ := p.id.([]byte); !bytes.Equal(id, e.ID[:]) {
 				c.problem("event %d: its row says id %x, its text %s", p.seq, p.id, e.ID)
 			}

@@ -118,7 +118,7 @@ func TestCheckFindsHeld(t *testing.T) {
 
 // noWeights undoes the last step of the schema, noParents also the one before it, and so do noIDs,
 // noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to be merged.
-const noUsage = `DROP TABLE usage;`
+const noUsage = `DROP TABLE usage; DROP TABLE usage_point;`
 const noWeights = noUsage + `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
 	ALTER TABLE held DROP COLUMN network; ALTER TABLE held DROP COLUMN known;`
 const noParents = noWeights + `DROP INDEX held_parent; DROP INDEX held_dependent; ALTER TABLE held DROP COLUMN parent; ALTER TABLE held DROP COLUMN cause;`

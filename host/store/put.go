@@ -109,7 +109,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq in
 	tx.work++
 	tx.total.Events++
 	tx.total.Bytes += int64(len(e.JSON))
-	tx.w.usage.Add(e)
+	tx.w.usage.recent.Add(e)
 	tx.fresh = append(tx.fresh, text{seq, e.JSON})
 	return seq, nil
 }
@@ -266,7 +266,7 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 			return nil, err
 		}
 	}
-	tx.w.usage.Remove(e)
+	tx.w.usage.at(seq).Remove(e)
 	return e, tx.deleteRow(seq, textSize(text))
 }
 
@@ -301,7 +301,7 @@ func (tx *Tx) removeDamaged(seq, size int64, cause error) error {
 		return err
 	}
 	if row != nil {
-		tx.w.usage.RemoveRow(usageRow(row, size))
+		tx.w.usage.at(seq).RemoveRow(usageRow(row, size))
 	}
 	return tx.deleteRow(seq, size)
 }

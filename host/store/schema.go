@@ -227,6 +227,10 @@ CREATE TABLE usage (
 	git    INTEGER NOT NULL, -- bytes of git data
 	PRIMARY KEY (class, key)
 ) WITHOUT ROWID;
+CREATE TABLE usage_point (
+	one INTEGER PRIMARY KEY CHECK (one = 1),
+	seq INTEGER NOT NULL -- table usage has the events up to this
+);
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

@@ -45,6 +45,13 @@ func (c UsageChanges) count(e *host.Event, u host.Usage) {
 	}
 }
 
+// Merge adds other changes.
+func (c UsageChanges) Merge(others UsageChanges) {
+	for key, u := range others {
+		c.change(key, u)
+	}
+}
+
 func (c UsageChanges) change(key host.UsageKey, u host.Usage) {
 	have := c[key]
 	have.Add(u)

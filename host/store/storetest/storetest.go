@@ -235,6 +235,7 @@ func Check(t testing.TB, s Store) {
 	if want := s.Total().Events; n != want {
 		t.Errorf("checked %d events, %d are stored", n, want)
 	}
+	checkUsage(t, s)
 }
 
 // Selected returns the texts that the filters select.

@@ -10,6 +10,7 @@ import (
 
 	"talon/host"
 	"talon/host/store/semantics"
+	"talon/host/wire"
 	"talon/sdk/grasp"
 )
 
@@ -158,5 +159,39 @@ func testGitUsage(t *testing.T, x Engine) {
 	rows, err := s.LargestUsage(context.Background(), host.UsageByRepository, 10)
 	if err != nil || len(rows) != 0 {
 		t.Errorf("repositories without git data: %+v, %v", rows, err)
+	}
+}
+
+// checkUsage compares the usage with the stored events.
+func checkUsage(t testing.TB, s Store) {
+	t.Helper()
+	want := semantics.UsageChanges{}
+	err := s.Export(context.Background(), func(json []byte) error {
+		e, err := wire.ParseEvent(slices.Clone(json))
+		if err == nil {
+			want.Add(e)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, class := range []host.UsageClass{host.UsageByAuthor, host.UsageByRepository, host.UsageByKind} {
+		rows, err := s.LargestUsage(context.Background(), class, 1_000_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range rows {
+			if u := want[r.UsageKey]; u.Events != r.Events || u.Bytes != r.Bytes {
+				t.Errorf("usage of %s: %+v, the events have %+v", r.UsageKey, r.Usage, u)
+			}
+			delete(want, r.UsageKey)
+			if i > 0 && rows[i-1].Compare(r) >= 0 {
+				t.Errorf("usage of %s comes before that of %s", rows[i-1].UsageKey, r.UsageKey)
+			}
+		}
+	}
+	for _, r := range want.Rows() {
+		t.Errorf("usage of %s: nothing, the events have %+v", r.UsageKey, r.Usage)
 	}
 }
