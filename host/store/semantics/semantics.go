@@ -5,6 +5,7 @@
 //	put.go        what is stored and what is refused: duplicates, expiry, versions, tombstones
 //	deletion.go   what a deletion event (NIP-09) removes and forbids
 //	tags.go       the values under which an event is found
+//	usage.go      how much authors, repositories and kinds take
 //
 // The rules of held events are in package host/purgatory.
 package semantics
@@ -59,6 +60,9 @@ type Total struct {
 
 	Held      int64 // events in purgatory
 	HeldBytes int64 // of their JSON
+
+	Hidden      int64 // events that the operator has taken out of sight
+	HiddenBytes int64 // of their JSON
 }
 
 // HeldLimits bound purgatory, which anybody may fill whose events a policy holds.

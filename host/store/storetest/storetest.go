@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/moderation"
 	"talon/host/store/semantics"
 )
 
@@ -69,6 +70,7 @@ type Store interface {
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 
+	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
 	Usage(ctx context.Context, keys ...host.UsageKey) ([]host.Usage, error)
 	LargestUsage(ctx context.Context, class host.UsageClass, limit int) ([]host.UsageRow, error)
 	SetGitUsage(ctx context.Context, repository host.UsageKey, bytes int64, limits host.UsageLimits) error
@@ -84,6 +86,7 @@ type Tx interface {
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 	Commit() error
 	Rollback() error
 }
@@ -121,6 +124,7 @@ func Run(t *testing.T, x Engine) {
 		{"StateWaitsForTx", testStateWaitsForTx},
 		{"StateSweep", testStateSweep},
 		{"Relays", testRelays},
+		{"Moderation", testModeration},
 		{"Usage", testUsage},
 		{"GitUsage", testGitUsage},
 	} {
