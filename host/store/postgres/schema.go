@@ -31,7 +31,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, fills, []int{1, 2, 2, 2, 2, 6}}
+var present = layout{steps, fills, []int{1, 2, 2, 2, 2, 2}}
 
 // fills run after the statements of their step, in the same transaction.
 var fills = map[int]func(context.Context, pgx.Tx) error{5: countUsage}
@@ -309,7 +309,8 @@ ALTER TABLE total
 	ADD COLUMN moderation   bigint NOT NULL DEFAULT 0; -- number of the last row of the log
 `, `
 -- What authors, repositories and kinds take: see package semantics. The fill counts what is stored.
--- Programs that do not know of it would make it wrong.
+-- A program that does not know of the table leaves column usage of total as it is. The others count
+-- what it has committed, from table log.
 CREATE TABLE usage (
 	class  smallint NOT NULL, -- see host.UsageClass
 	key    bytea    NOT NULL, -- see host.UsageKey
@@ -318,6 +319,8 @@ CREATE TABLE usage (
 	git    bigint   NOT NULL, -- bytes of git data
 	PRIMARY KEY (class, key)
 ) WITH (fillfactor = 50);
+ALTER TABLE total ADD COLUMN usage bigint NOT NULL DEFAULT -1; -- table usage counts the commits up to this; -1: count again
+UPDATE total SET usage = commits;
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's

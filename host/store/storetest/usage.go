@@ -11,7 +11,6 @@ import (
 	"talon/host"
 	"talon/host/store/semantics"
 	"talon/host/wire"
-	"talon/sdk/grasp"
 )
 
 func repository(author byte, identifier string) host.UsageKey {
@@ -43,7 +42,7 @@ func testUsage(t *testing.T, x Engine) {
 	s := reopen(t, x, name)
 	address := host.Address{Kind: host.KindAnnouncement, PubKey: host.PubKey{1}, D: "lib"}.String()
 	announcement := Event(1, 1, host.KindAnnouncement, 10, host.Tag{"d", "lib"})
-	state := Event(2, 1, grasp.KindState, 10, host.Tag{"d", "lib"})
+	state := Event(2, 1, 30618, 10, host.Tag{"d", "lib"})
 	issue := Event(3, 2, 1621, 10, host.Tag{"a", "30023:x:y"}, host.Tag{"a", address}, host.Tag{"a", "30617:" + host.PubKey{7}.String() + ":other"})
 	note := Event(4, 2, 1, 10)
 	brief := Event(5, 2, 1, 10, host.Tag{"expiration", "50"})
