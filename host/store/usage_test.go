@@ -40,7 +40,7 @@ func TestMigrateUsage(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	raw(t, filepath.Join(dir, FileName), noUsage+`UPDATE event SET json = x'7b7d' WHERE seq = 1; UPDATE meta SET value = 12 WHERE name = 'version'`)
+	raw(t, filepath.Join(dir, FileName), noUsage+`UPDATE event SET json = x'7b7d' WHERE seq = 1; UPDATE meta SET value = 13 WHERE name = 'version'`)
 	s = reopen(t, dir)
 	// Of an event that cannot be read, the repository is not known.
 	size := int64(len(events[0].JSON))

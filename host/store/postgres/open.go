@@ -257,9 +257,6 @@ func (s *Store) openWriter(ctx context.Context) error {
 			err = c.QueryRow(ctx, `SELECT `+lockKey, int64(turnClass)).Scan(&s.turnKey)
 		}
 		if err == nil {
-			err = countAgain(ctx, c, s.turnKey)
-		}
-		if err == nil {
 			err = s.inspect(ctx, c)
 		}
 		return err

@@ -47,13 +47,12 @@ type totals struct {
 	removed, expires, due int64
 	plugins               int64
 	moderation            int64 // number of the last row of the moderation log
-	usage                 int64 // table usage counts the commits up to this; -1 if it must be counted again
 }
 
 // catchUp reads the log together with total, in one statement, so that both are of the same
 // moment. $1 is what is known, $2 how many bytes at most.
 const catchUp = `
-	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.hidden, t.hidden_bytes, t.removed, t.expires, t.due, t.plugins, t.moderation, t.usage, l.n, l.writer, l.before, l.token, l.changes
+	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.hidden, t.hidden_bytes, t.removed, t.expires, t.due, t.plugins, t.moderation, l.n, l.writer, l.before, l.token, l.changes
 	FROM total t LEFT JOIN LATERAL (
 		SELECT * FROM (
 			SELECT g.*, sum(octet_length(g.changes)) OVER (ORDER BY g.n) - octet_length(g.changes) AS bytes
@@ -76,7 +75,7 @@ type tail struct {
 
 func (t *tail) scan(rows pgx.Rows) error {
 	var e entry
-	err := rows.Scan(&t.commits, &t.token, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &t.Hidden, &t.HiddenBytes, &t.removed, &t.expires, &t.due, &t.plugins, &t.moderation, &t.usage, &e.n, &e.writer, &e.before, &e.token, &e.changes)
+	err := rows.Scan(&t.commits, &t.token, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &t.Hidden, &t.HiddenBytes, &t.removed, &t.expires, &t.due, &t.plugins, &t.moderation, &e.n, &e.writer, &e.before, &e.token, &e.changes)
 	if err == nil && e.n != nil {
 		t.entries = append(t.entries, e)
 	}
@@ -270,7 +269,7 @@ func (tx *Tx) begin(ctx context.Context, yield func(host.Commit)) error {
 				s.alone.Store(false)
 			}
 			tx.total, tx.removed, tx.moderation = t.Total, t.removed, t.moderation
-			return tx.countOthers(ctx, t.usage, t.commits)
+			return nil
 		}
 		// The rest is read without the turn.
 		if err := s.undo(); err != nil {

@@ -53,67 +53,6 @@ func queueUsage(b *pgx.Batch, rows []host.UsageRow) {
 	}
 }
 
-// countOthers counts what programs have committed that do not know of table usage, from the log.
-func (tx *Tx) countOthers(ctx context.Context, counted, commits int64) error {
-	if tx.countAgain = counted < 0; tx.countAgain || counted == commits {
-		return nil
-	}
-	rows, err := tx.s.conn.Query(ctx, `SELECT changes FROM log WHERE n > $1 AND n <= $2`, counted, commits)
-	if err != nil {
-		return err
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
-	if err != nil {
-		return err
-	}
-	tx.countAgain = int64(len(all)) < commits-counted
-	for _, one := range all {
-		c, err := changes(one).commit()
-		if err != nil {
-			tx.countAgain = true
-		}
-		for _, p := range c.Published {
-			if p.Seq > 0 {
-				tx.usage.Add(p.Event)
-			}
-		}
-		for _, e := range c.Removed {
-			tx.usage.Remove(e)
-		}
-	}
-	if tx.countAgain {
-		tx.s.log.Warn("an older Talon has committed events that are in no usage: the next start counts them again")
-	}
-	return nil
-}
-
-// countAgain makes table usage again if that is necessary.
-func countAgain(ctx context.Context, c *pgx.Conn, turn int64) error {
-	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
-		var counted int64
-		if err := tx.QueryRow(ctx, `SELECT usage FROM total`).Scan(&counted); err != nil || counted >= 0 {
-			return err
-		}
-		for _, sql := range []string{
-			`SET LOCAL statement_timeout = 0`,
-			fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, turn),
-			`UPDATE usage SET events = 0, bytes = 0`,
-		} {
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
-		}
-		if err := countUsage(ctx, tx); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `DELETE FROM usage WHERE events = 0 AND git = 0`); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `UPDATE total SET usage = commits`)
-		return err
-	})
-}
-
 // usageRow returns author, kind and size of a row of table event.
 func usageRow(pubkey []byte, kind int32, json []byte) (author host.PubKey, k host.Kind, size int64) {
 	copy(author[:], pubkey)

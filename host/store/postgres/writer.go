@@ -41,7 +41,6 @@ type Tx struct {
 	expiryChanged bool    // what expires has changed
 	holdChanged   bool    // when something in purgatory is due has changed
 	usage         semantics.UsageChanges
-	countAgain    bool  // table usage must be counted again
 	failed        error // the first error
 	done          bool
 	panicked      bool // the connection may be in the middle of an exchange
@@ -185,19 +184,15 @@ func (tx *Tx) seal(token []byte) error {
 	if changed || len(tx.changes) > 0 {
 		commits++
 		queueUsage(&b, tx.usage.Rows())
-		usage := commits
-		if tx.countAgain {
-			usage = -1
-		}
 		t := tx.total
 		const sql = `
 			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, hidden = $6, hidden_bytes = $7,
-				moderation = $8, token = $9, commits = $10, removed = $11, usage = $12, `
-		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, tx.moderation, token, commits, tx.removed + tx.removedTotal, usage}
+				moderation = $8, token = $9, commits = $10, removed = $11, `
+		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, tx.moderation, token, commits, tx.removed + tx.removedTotal}
 		if tx.expiryChanged || tx.holdChanged {
 			b.Queue(sql+`expires = `+nextExpiry+`, due = `+nextHeld+` RETURNING expires, due`, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&expires, &due) })
 		} else {
-			b.Queue(sql+`expires = $13, due = $14`, append(args, expires, due)...)
+			b.Queue(sql+`expires = $12, due = $13`, append(args, expires, due)...)
 		}
 		b.Queue(`UPDATE writer SET token = $1, read = $2, alive = clock_timestamp() WHERE id = $3`, token, s.known.commits, s.writer.Load())
 		if tx.others > 0 {
@@ -224,7 +219,7 @@ func (tx *Tx) seal(token []byte) error {
 	if tag.String() != "COMMIT" {
 		return fmt.Errorf("the server answered %s", tag)
 	}
-	s.note(&totals{position{commits: commits, token: token}, tx.total, tx.removed + tx.removedTotal, expires, due, s.plugins, tx.moderation, 0})
+	s.note(&totals{position{commits: commits, token: token}, tx.total, tx.removed + tx.removedTotal, expires, due, s.plugins, tx.moderation})
 	return nil
 }
 
@@ -245,7 +240,7 @@ func (tx *Tx) resolve(token []byte, failed error) error {
 		case err == nil && bytes.Equal(last, token):
 			s.log.Info("the commit holds")
 			// When something is due is found out with the next transaction.
-			s.note(&totals{position{commits: s.known.commits + 1, token: token}, tx.total, tx.removed + tx.removedTotal, s.expiry.Load(), s.heldDue.Load(), s.plugins, tx.moderation, 0})
+			s.note(&totals{position{commits: s.known.commits + 1, token: token}, tx.total, tx.removed + tx.removedTotal, s.expiry.Load(), s.heldDue.Load(), s.plugins, tx.moderation})
 			return nil
 		case err == nil && last != nil:
 			s.log.Info("nothing was committed")
@@ -373,7 +368,7 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 		if t == stored {
 			tx.usage.Remove(e)
 		}
-		tags.add(&tx.s.keys, e, r.seq)
+		tags.add(&tx.s.keys, t, e, r.seq)
 	}
 	if len(tags.key) > 0 {
 		_, err = tx.exec(deleteTags(t.tag), tags.key, tags.kind, tags.sortKey)
