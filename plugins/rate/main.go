@@ -40,7 +40,6 @@ import (
 	"strings"
 	"time"
 
-	"talon/sdk/abi"
 	"talon/sdk/policy"
 	"talon/sdk/policy/kinds"
 )
@@ -107,7 +106,10 @@ func (r *rate) Admit(in policy.Input) policy.Verdict {
 		return policy.Pass()
 	}
 	if ofClass := &r.addressClasses[class]; !r.addressEvents.off() || !ofClass.off() {
-		if who, ok := holderOf(in.Facts, in.Keys(), in.Address()); ok {
+		if who, ok := networkOf(in.Address()); ok {
+			if key, ok := in.ProvenInSet(known); ok {
+				who = keyHolder(key)
+			}
 			if v, ok := r.addressEvents.consume(in.Facts, who.name()); !ok {
 				return v
 			}
@@ -141,9 +143,12 @@ func (r *rate) Query(in policy.QueryInput) policy.Verdict {
 			return policy.Pass()
 		}
 	}
-	who, ok := holderOf(in.Facts, client.Keys(), client.Address())
+	who, ok := networkOf(client.Address())
 	if !ok {
 		return policy.Pass()
+	}
+	if key, ok := in.ProvenInSet(known); ok {
+		who = keyHolder(key)
 	}
 	v, _ := r.addressQueries.consume(in.Facts, who.name())
 	return v
@@ -287,21 +292,17 @@ type holder struct {
 // name returns the part of a bucket's key that says whose it is.
 func (h *holder) name() []byte { return h.bytes[:h.len] }
 
-// holderOf returns the holder for a client with these proven keys and this address. It reports
-// false for a client that is not limited: one without an address, and loopback.
-func holderOf(facts policy.Facts, keys abi.BytesIter, address string) (h holder, ok bool) {
+func keyHolder(key policy.PubKey) holder { return holder{bytes: key, len: len(key)} }
+
+// networkOf returns the holder for an IP address as text. It reports false for no address, and for
+// loopback.
+func networkOf(address string) (h holder, ok bool) {
 	if address == "" { // an error would be allocated
 		return holder{}, false
 	}
 	addr, err := netip.ParseAddr(address)
 	if err != nil || addr.Unmap().IsLoopback() {
 		return holder{}, false
-	}
-	for keys.Next() {
-		if yes, _ := facts.PubKeyInSet(known, keys.Key()); yes {
-			h.len = copy(h.bytes[:], keys.Bytes())
-			return h, true
-		}
 	}
 	h.len = 9
 	if addr = addr.Unmap(); addr.Is4() {
