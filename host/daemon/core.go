@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -23,12 +22,14 @@ import (
 	"talon/host/contain"
 	"talon/host/diskspace"
 	"talon/host/ingest"
+	"talon/host/moderation"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/repos"
 	"talon/host/schnorr"
 	"talon/host/store/semantics"
 	"talon/host/users"
+	"talon/internal/durable"
 	"talon/sdk/abi/manifest"
 )
 
@@ -43,7 +44,11 @@ type Core struct {
 	Users    *users.Set       // nil unless it serves
 	Space    *diskspace.Watch // nil unless it serves
 
-	notify *contain.Guard // around each part that gets a commit
+	Moderation *moderation.Log
+
+	log    *slog.Logger
+	copied *moderation.File // the copy of the moderation log
+	notify *contain.Guard   // around each part that gets a commit
 }
 
 // OpenCore opens the database and loads the plugins. Nothing runs yet. Only a
@@ -61,13 +66,16 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 // openCore is OpenCore on a database that is open, as a node of a cluster if that is not nil.
 // It closes both if it fails.
 func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, node *cluster.Cluster, serving bool) (_ *Core, err error) {
-	c := &Core{Store: db, Node: node, notify: contain.New(contain.Notify, log)}
+	c := &Core{Store: db, Node: node, Moderation: new(moderation.Log), log: log, notify: contain.New(contain.Notify, log)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 		}
 	}()
 	if err := makePluginFolder(cfg); err != nil {
+		return nil, err
+	}
+	if err := c.loadModeration(ctx, cfg.Data); err != nil {
 		return nil, err
 	}
 	o := plugin.Options{
@@ -120,6 +128,8 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 
 		Users: c.Users,
 
+		Moderation: c.Moderation,
+
 		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: bound.Share(held.Events)},
 		EachHeld: db.EachHeld,
 
@@ -135,7 +145,7 @@ func makePluginFolder(cfg *config.Config) error {
 	if err := CheckPlugins(cfg); err != nil || cfg.Plugins != "" {
 		return err
 	}
-	if err := os.Mkdir(cfg.PluginFolder(), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := durable.Mkdir(cfg.PluginFolder(), 0o755); err != nil {
 		return fmt.Errorf("make the folder of plugins: %w", err)
 	}
 	return nil
@@ -195,8 +205,9 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	// Plugins may remember something until the last decision.
 	last, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	stopped := make(chan error, 1)
+	stopped := make(chan error, 2)
 	go func() { stopped <- c.Plugins.Run(last) }()
+	go func() { stopped <- c.copyModeration(last) }()
 	var err error
 	to := committed{c.Plugins, out, c.notify}
 	if db, ok := c.Store.(pg); ok {
@@ -205,7 +216,7 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 		err = c.Pipeline.Run(ctx, to)
 	}
 	stop()
-	return errors.Join(err, <-stopped)
+	return errors.Join(err, <-stopped, <-stopped)
 }
 
 // follower is a part that gets commits, by functions of which each may be nil: what is

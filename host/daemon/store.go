@@ -14,6 +14,7 @@ import (
 	"talon/host"
 	"talon/host/config"
 	"talon/host/ingest"
+	"talon/host/moderation"
 	"talon/host/plugin/state"
 	"talon/host/relay"
 	"talon/host/relaysync"
@@ -43,6 +44,9 @@ type Store interface {
 	Relay(ctx context.Context, about, url string) ([]byte, error)
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
+
+	// Moderation returns the rows of the moderation log after a number.
+	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
 
 	// Export yields every stored event, oldest first; yield may wait.
 	Export(ctx context.Context, yield func(json []byte) error) error

@@ -36,6 +36,7 @@ import (
 
 	"talon/host"
 	"talon/host/contain"
+	"talon/host/moderation"
 )
 
 // ErrClosed answers a Submit after the pipeline has begun to stop.
@@ -70,6 +71,10 @@ type Tx interface {
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+
+	// AddModeration adds rows to the moderation log, and returns those that were new.
+	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
+
 	Commit() error
 	Rollback() error
 }
@@ -133,6 +138,9 @@ type Config struct {
 	// Users knows who may use the part for known people; nil knows nobody.
 	Users Users
 
+	// Moderation is the moderation log in memory; nil if it is empty when the pipeline starts.
+	Moderation *moderation.Log
+
 	// EachHeld calls yield for every event in purgatory; nil if there is none when the
 	// pipeline starts.
 	EachHeld func(ctx context.Context, yield func(host.HeldEvent) error) error
@@ -155,6 +163,9 @@ type Pipeline struct {
 	version  atomic.Uint64  // of the history, as committed
 	recent   *recentIDSet
 	quotas   *quotas
+
+	operations chan *operation
+	ended      chan struct{} // closed when Run has returned
 }
 
 // entry is an item on its way. It belongs to a worker until it is decided, then to
@@ -194,9 +205,13 @@ func (c *Config) knows(it *host.Item) bool {
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
 	m := newMetrics()
+	if cfg.Moderation == nil {
+		cfg.Moderation = new(moderation.Log)
+	}
 	return &Pipeline{
 		cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecentIDs(recentIDs), quotas: newQuotas(cfg.Quota, cfg.knows),
 		deciding: contain.New(contain.Decision, cfg.Log), writing: contain.New(contain.Writer, cfg.Log),
+		operations: make(chan *operation), ended: make(chan struct{}),
 	}
 }
 
@@ -259,6 +274,7 @@ func (p *Pipeline) RunShared(ctx context.Context, store Shared, here Follower, r
 }
 
 func (p *Pipeline) run(ctx context.Context, w *writer) error {
+	defer close(p.ended)
 	s := p.schedule
 	// The work that is queued is finished even though ctx has ended.
 	working := context.WithoutCancel(ctx)

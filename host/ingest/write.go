@@ -74,6 +74,8 @@ func (w *writer) write() error {
 			w.second()
 		case <-w.shared.changed:
 			w.catchUp()
+		case o := <-w.operations:
+			w.operate(o)
 		}
 		if timer != nil {
 			timer.Stop()
@@ -121,6 +123,8 @@ func (w *writer) takeTurns() {
 			w.second()
 		case <-w.shared.changed:
 			w.catchUp()
+		case o := <-w.operations:
+			w.operate(o)
 		default:
 		}
 		w.shared.current = false

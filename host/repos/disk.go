@@ -307,7 +307,7 @@ func (f *Reconciler) plannedFormat(ctx context.Context, p location) (gitrepo.For
 	if err != nil {
 		return 0, err
 	}
-	states, err := f.trackedStates(ctx, p.Identifier, graph(list).Maintainers(p.PubKey))
+	states, err := f.trackedStates(ctx, p.Identifier, maintainers.Graph(list).Maintainers(p.PubKey))
 	format, _ := formatOf(states)
 	return format, err
 }

@@ -94,7 +94,7 @@ func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.
 	if err != nil {
 		return nil, err
 	}
-	g := graph(list)
+	g := maintainers.Graph(list)
 	var wants []gitfetch.Want
 	seen := make(map[grasp.PubKey]bool)
 	for _, a := range list {

@@ -337,7 +337,7 @@ func (f *Reconciler) fanOut(ctx context.Context, identifier string, t task) erro
 		if err != nil {
 			return err
 		}
-		g := graph(list)
+		g := maintainers.Graph(list)
 		counts, owners := g.Maintainers(author), g.Owners(author)
 		named, err := maintainers.Owners(ctx, f.cfg.Store, identifier, author)
 		if err != nil {

@@ -179,7 +179,7 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 		if !waits {
 			return nil // it only tells who maintains what others have
 		}
-		if made, err := w.makeOfShared(ctx, graph(list).Maintainers(w.location.PubKey)); !made || err != nil {
+		if made, err := w.makeOfShared(ctx, maintainers.Graph(list).Maintainers(w.location.PubKey)); !made || err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 	if w.refs, err = w.repo.Refs(ctx); err != nil {
 		return err
 	}
-	maintainers := graph(list).Maintainers(w.location.PubKey)
+	maintainers := maintainers.Graph(list).Maintainers(w.location.PubKey)
 	state, err := w.reconcileRefs(ctx, maintainers, waits)
 	if err != nil {
 		return err
@@ -288,7 +288,7 @@ func (w *run) removeUnused(ctx context.Context) error {
 // announcement, and that person's next push would have it served. Objects that are here prove
 // nothing if others announce the identifier: their repositories share them.
 func (w *run) mayRelease(ctx context.Context, state *grasp.Candidate, list []maintainers.Announced) (bool, error) {
-	if state.PubKey == w.location.PubKey || !state.Served && w.gotObjects() || slices.Contains(graph(list).Maintainers(state.PubKey), w.location.PubKey) {
+	if state.PubKey == w.location.PubKey || !state.Served && w.gotObjects() || slices.Contains(maintainers.Graph(list).Maintainers(state.PubKey), w.location.PubKey) {
 		return true, nil
 	}
 	return w.f.isOnlyOwner(ctx, w.location.Repo)

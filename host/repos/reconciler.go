@@ -301,14 +301,6 @@ func (f *Reconciler) announcements(ctx context.Context, identifier string, owner
 	return list, nil
 }
 
-func graph(list []maintainers.Announced) *grasp.Graph {
-	all := make([]*grasp.Announcement, len(list))
-	for i, a := range list {
-		all[i] = a.Announcement
-	}
-	return grasp.NewGraph(all)
-}
-
 // own returns the newest announcement of the owner, nil if there is none.
 func own(list []maintainers.Announced, owner grasp.PubKey) *maintainers.Announced {
 	var newest *maintainers.Announced

@@ -22,6 +22,7 @@ import (
 
 	"talon/host/bundle"
 	"talon/host/plugin/guest"
+	"talon/internal/durable"
 )
 
 func main() {
@@ -64,7 +65,7 @@ func writeModules(file string, sources []bundle.Source) ([]byte, error) {
 	if err := bundle.Write(&made, sources); err != nil {
 		return nil, err
 	}
-	return made.Bytes(), replace(file, made.Bytes())
+	return made.Bytes(), durable.Write(file, made.Bytes(), 0o644)
 }
 
 // holds reports whether a file of modules has exactly these, in this order.
@@ -98,7 +99,7 @@ func writeCode(ctx context.Context, file string, modules []byte, sources []bundl
 	if err := bundle.WriteCode(&made, codes); err != nil {
 		return err
 	}
-	return replace(file, made.Bytes())
+	return durable.Write(file, made.Bytes(), 0o644)
 }
 
 // fit reports whether a file of compiled code is what would be made now.
@@ -114,12 +115,4 @@ func fit(ctx context.Context, modules, code []byte, sources []bundle.Source) (bo
 		}
 	}
 	return true, nil
-}
-
-// replace writes a file that others see whole or not at all.
-func replace(file string, data []byte) error {
-	if err := os.WriteFile(file+".new", data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/moderation"
 	"talon/host/store/semantics"
 )
 
@@ -69,6 +70,8 @@ type Store interface {
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 
+	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
+
 	Check(ctx context.Context, verify func(*host.Event) error, report func(problem string)) (checked int64, err error)
 	Close() error
 }
@@ -80,6 +83,7 @@ type Tx interface {
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 	Commit() error
 	Rollback() error
 }
@@ -117,6 +121,7 @@ func Run(t *testing.T, x Engine) {
 		{"StateWaitsForTx", testStateWaitsForTx},
 		{"StateSweep", testStateSweep},
 		{"Relays", testRelays},
+		{"Moderation", testModeration},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, x) })
 	}
