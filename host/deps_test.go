@@ -64,7 +64,7 @@ var allowed = map[string]string{
 	"host/plugin/state":         "host internal/heap",
 	"host/plugin/meter":         "",
 	"host/plugin/wasmtest":      "",
-	"host/plugin/plugintest":    "internal/race internal/testkit",
+	"host/plugin/plugintest":    "host/bundle internal/race internal/testkit",
 	"host/purgatory":            "host host/bound host/store/semantics host/wire",
 	"host/maintainers":          "host host/wire sdk/grasp",
 	"host/users":                "host host/bound host/maintainers sdk/grasp",

@@ -2,5 +2,5 @@
 
 package bundle
 
-// There is compiled code for the processors that releases are made for.
+// embeddedCode is empty: releases have compiled code for amd64 and arm64.
 var embeddedCode []byte

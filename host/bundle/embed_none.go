@@ -2,5 +2,6 @@
 
 package bundle
 
-// The command internal/bundler makes the modules, and the tag "bundled" embeds them.
+// embeddedModules is empty: the command internal/bundler makes the modules, and the tag "bundled"
+// embeds them.
 var embeddedModules []byte

@@ -42,7 +42,7 @@ func (r *Registry) addBundled(f *folderState) {
 		case at < 0 && r.runsAlone(m):
 			f.entries = append(f.entries, folder.Entry{Name: m.Name, Bundled: true})
 		case at >= 0 && f.entries[at].Name != m.Name:
-			file := filepath.Base(f.entries[at].File().Path)
+			file := filepath.Base(f.entries[at].File().Path) // it has a module, or a side-car that names a program
 			f.problems = append(f.problems, folder.Problem{Name: file, Reason: fmt.Sprintf("the name differs from that of the bundled module %s only in case", m.Name)})
 			f.entries[at] = folder.Entry{Name: m.Name, Bundled: true}
 			if !r.runsAlone(m) {
@@ -85,7 +85,7 @@ func (r *Registry) originOf(name string, s *slot) Origin {
 	return FromFolder
 }
 
-// unused returns the bundled modules that do not run since the operator has not asked for them.
+// unused returns the bundled modules that run only if the operator asks for them, which nobody did.
 // REQUIRES: inspecting.
 func (r *Registry) unused() (list []Status) {
 	for _, m := range r.o.Bundled.Modules() {

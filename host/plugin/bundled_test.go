@@ -3,11 +3,11 @@ package plugin
 import (
 	"bytes"
 	"os"
+	"strings"
 	"testing"
 
 	"talon/host/bundle"
 	"talon/host/plugin/sidecar"
-	"talon/sdk/nip19"
 )
 
 // bundleOf returns a bundle of these modules.
@@ -144,15 +144,20 @@ func TestBundledUpgrade(t *testing.T) {
 	w.want("open accept v1")
 }
 
-// TestBundledSigners lets only signed modules run. Bundled ones are trusted like the program,
-// unless their side-car names signers.
+// TestBundledSigners lets only signed modules run: bundled ones are no exception.
 func TestBundledSigners(t *testing.T) {
 	w := newWorld(t)
 	w.o.Signers = [][32]byte{alice.PubKey}
-	w.o.Bundled = bundleOf(t, bundle.Source{Name: "open", Wasm: accepting("1").wasm(t), Default: true})
+	wasm := accepting("1").wasm(t)
+	w.o.Bundled = bundleOf(t, bundle.Source{Name: "open", Wasm: wasm, Default: true})
+	if err := w.open(); err == nil || !strings.Contains(err.Error(), "plugin open: it is not signed: want open.wasm.sig beside it") {
+		t.Errorf("%v", err)
+	}
+	w.dropSigned("open", wasm, alice)
+	w.remove("open.wasm")
 	w.mustOpen()
 	w.want("open accept v1")
-	w.change("open.toml", []byte("signers = [\""+nip19.EncodeNpub(alice.PubKey)+"\"]"))
-	w.wantRefused("open", "it is not signed")
-	w.want("open accept v1")
+	if s := w.of("open"); s.Origin != FromBundle || s.Running.SignedBy == "" {
+		t.Errorf("%+v", s)
+	}
 }

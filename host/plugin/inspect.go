@@ -23,19 +23,25 @@ func (r *Registry) scan() (*folderState, error) {
 }
 
 // complete returns the entries that can be plugins: those with a module, and those
-// whose side-car names a program or is for a bundled module. A problem of the latter is none any
+// whose side-car names a program, or whose files are for a bundled module. A problem of the latter is none any
 // more. REQUIRES: changing.
 func (r *Registry) complete(entries []folder.Entry, problems []folder.Problem) ([]folder.Entry, []folder.Problem) {
 	var list []folder.Entry
 	alone := make(map[string]bool) // files that need no module
 	for _, e := range entries {
 		if e.Wasm == nil {
-			if !r.isProgram(e) {
-				if _, e.Bundled = r.o.Bundled.Find(e.Name); !e.Bundled {
-					continue
-				}
+			m, bundled := r.o.Bundled.Find(e.Name)
+			switch {
+			case e.Sidecar == nil && !(bundled && r.runsAlone(m)):
+				continue // a signature of nothing
+			case e.Sidecar != nil && r.isProgram(e):
+				bundled = false
+			case !bundled:
+				continue
 			}
-			alone[filepath.Base(e.Sidecar.Path)] = true
+			if e.Bundled = bundled; e.Sidecar != nil {
+				alone[filepath.Base(e.Sidecar.Path)] = true
+			}
 		}
 		list = append(list, e)
 	}

@@ -15,9 +15,8 @@ import (
 )
 
 // Entry describes the files of the folder that share one name. Wasm is nil if there is a
-// side-car without a module, which is a [Problem] too. Signature is NAME.wasm.sig, and
-// SidecarSignature NAME.toml.sig, nil if there is none; without a module or a side-car they are
-// passed over.
+// side-car without a module, which is a [Problem] too, or a signature alone. Signature is
+// NAME.wasm.sig, and SidecarSignature NAME.toml.sig, nil if there is none.
 type Entry struct {
 	Name                     string
 	Wasm, Sidecar, Signature *File
@@ -161,6 +160,11 @@ func (s *scan) entries() []Entry {
 			e.SidecarSignature = s.ofSidecars[name]
 		}
 		list = append(list, *e)
+	}
+	for name, signature := range s.signatures {
+		if keep[strings.ToLower(name)] == nil {
+			list = append(list, Entry{Name: name, Signature: signature})
+		}
 	}
 	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
 	return list
