@@ -257,6 +257,8 @@ CREATE UNIQUE INDEX refused_id ON refused (id);
 
 ALTER TABLE total ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;       -- rows in hidden
 ALTER TABLE total ADD COLUMN hidden_bytes INTEGER NOT NULL DEFAULT 0; -- of their json
+`, `
+-- The index rows of words: see fills.
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

@@ -140,7 +140,7 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 				continue
 			}
 			c.row(name, r, e, t)
-			want.add(c.keys, e, r.seq)
+			want.add(c.keys, t, e, r.seq)
 		}
 		tags += int64(len(want.key))
 		if err := c.tags(ctx, t, name, &want); err != nil {

@@ -161,7 +161,7 @@ func (r rows) RemoveVersion(v *semantics.Version) (*host.Event, error) {
 	}
 	tx.gone(stored, int64(len(v.JSON)))
 	tx.old = append(tx.old, v.Seq)
-	tx.oldTags.add(&tx.s.keys, old, v.Seq)
+	tx.oldTags.add(&tx.s.keys, stored, old, v.Seq)
 	return old, nil
 }
 
@@ -183,7 +183,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	f.sortKey, f.key = append(f.sortKey, sortKeyOf(e)), append(f.key, k.AddressKey)
 	f.json, f.kind = append(f.json, e.JSON), append(f.kind, int32(e.Kind))
 	f.expires = append(f.expires, expires)
-	tx.tags.add(&tx.s.keys, e, seq)
+	tx.tags.add(&tx.s.keys, stored, e, seq)
 	tx.texts = append(tx.texts, text{seq, e.JSON})
 	tx.ids[e.ID] = struct{}{}
 	if k.AddressKey != nil {

@@ -353,7 +353,7 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 			continue
 		}
 		events = append(events, e)
-		tags.add(&tx.s.keys, e, r.seq)
+		tags.add(&tx.s.keys, t, e, r.seq)
 	}
 	if len(tags.key) > 0 {
 		_, err = tx.exec(deleteTags(t.tag), tags.key, tags.kind, tags.sortKey)

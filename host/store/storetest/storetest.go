@@ -100,6 +100,7 @@ func Run(t *testing.T, x Engine) {
 		{"TagValues", testTagValues},
 		{"ManyTags", testManyTags},
 		{"ManyDeletions", testManyDeletions},
+		{"Search", testSearch},
 		{"Rollback", testRollback},
 		{"Fetch", testFetch},
 		{"LookUps", testLookUps},
