@@ -44,6 +44,7 @@ import (
 	"talon/host/gitrepo"
 	"talon/host/web/code"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 const (
@@ -108,14 +109,24 @@ func (h *Handler) route(r *http.Request) page {
 	if path == "/" {
 		return h.index
 	}
-	p, ok := parsePath(path)
-	switch {
-	case !ok || p.PRs && !h.cfg.PRs:
+	if p, ok := parsePath(path); ok {
+		switch {
+		case !p.PRs:
+			return h.repository(p.Repo)
+		case h.cfg.PRs:
+			return h.prs(p.Repo)
+		}
 		return nil
-	case p.PRs:
-		return h.prs(p.Repo)
 	}
-	return h.repository(p.Repo)
+	if name := strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"); strings.HasPrefix(name, "npub1") {
+		if key, err := nip19.DecodeNpub(name); err == nil {
+			return h.owner(key)
+		}
+	}
+	if at, ok := parseBelow(path); ok {
+		return h.conversations(at.repo, at.rest)
+	}
+	return nil
 }
 
 // parsePath takes apart the path of a repository's page: that of the repository,
@@ -130,10 +141,7 @@ func parsePath(escaped string) (grasp.Path, bool) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	key := h.scheme(r) + " " + r.URL.EscapedPath()
-	if until := r.URL.Query().Get("until"); until != "" {
-		key += "?until=" + until
-	}
+	key := h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
 	if p := h.kept(r.Context(), key); p != nil {
 		h.send(w, r, http.StatusOK, p.body, p.etag)
 		return
@@ -184,6 +192,11 @@ func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	status, template, content, err := noting.route(r)(ctx, r)
 	if err != nil {
 		return err
+	}
+	if to, ok := content.(redirect); ok {
+		w.Header().Set("Location", string(to))
+		h.send(w, r, status, nil, "")
+		return nil
 	}
 	body, ok := h.render(w, r, template, content)
 	if !ok {

@@ -22,6 +22,8 @@ const (
 type repoURL struct {
 	Npub       string
 	Short      string
+	Owner      template.URL // of the owner's page
+	Base       string       // the path of this page, below which the others are
 	Identifier string
 	Canonical  template.URL
 	Clone      string // its URL here
@@ -37,6 +39,8 @@ func (p serviceURLs) of(r grasp.Repo) repoURL {
 	npub := npubOf(r)
 	at := repoURL{
 		Npub:       npub,
+		Owner:      template.URL("/" + npub),
+		Base:       basePath(r),
 		Short:      shortKey(npub),
 		Identifier: identifier(r.Identifier),
 		Canonical:  template.URL(p.git(r.Path())),
@@ -176,21 +180,17 @@ func (r reader) loadRepository(ctx context.Context, v *repository, repo grasp.Re
 		v.State = &m
 	}
 	tag := repoTag(repo.Identifier, maintainers)
-	kinds := [...]struct {
-		title string
-		kind  host.Kind
-		threads
-	}{
-		{title: "Issues", kind: grasp.KindIssue},
-		{title: "Pull requests", kind: grasp.KindPullRequest},
-		{title: "Patches", kind: grasp.KindPatch},
-	}
+	kinds := make([]threads, len(sections))
 	var shown []*root
 	for i := range kinds {
-		if kinds[i].threads, err = r.threads(ctx, kinds[i].kind, tag, maintainers); err != nil {
+		f := host.Filter{Kinds: []host.Kind{sections[i].kind}, Tags: []host.TagFilter{tag}}
+		if kinds[i], err = r.threads(ctx, f, maintainers); err != nil {
 			return err
 		}
 		shown = append(shown, kinds[i].shown()...)
+	}
+	if err := r.labels(ctx, shown, maintainers); err != nil {
+		return err
 	}
 	if err := r.comments(ctx, shown); err != nil {
 		return err
@@ -206,7 +206,7 @@ func (r reader) loadRepository(ctx context.Context, v *repository, repo grasp.Re
 	}
 	for i := range kinds {
 		if len(kinds[i].roots) > 0 {
-			v.Threads = append(v.Threads, kinds[i].list(kinds[i].title, people, v.Relay))
+			v.Threads = append(v.Threads, kinds[i].list(sections[i], v.Base, people))
 		}
 	}
 	return nil

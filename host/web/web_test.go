@@ -276,7 +276,7 @@ func TestNotFound(t *testing.T) {
 	w := newWorld(t)
 	w.host(w.publish(announce("owl", "nest")))
 	for _, path := range []string{
-		"/x", "//", "/favicon.ico", "/" + npub("owl"), "/" + npub("owl") + "/", "/" + npub("owl") + "/other", "/" + npub("crow") + "/nest",
+		"/x", "//", "/favicon.ico", "/" + npub("owl") + "/other", "/" + npub("crow") + "/nest",
 		"/" + npub("owl") + "/nest.git/info/refs", "/" + npub("owl") + "/nest/x", "/" + npub("owl") + "/.git", "/" + npub("owl") + "/%2e%2e",
 		"/" + npub("owl") + "/..%2fnest", "/" + npub("owl") + "/nest%00", "/" + strings.ToUpper(npub("owl")) + "/nest", "/npub1x/nest",
 		"/" + npub("owl") + "/nest//", "/" + npub("owl") + "/%ff", "/prs/", "/prs",
