@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os/exec"
 	"time"
 
 	"talon/host/gitrepo"
@@ -95,10 +94,7 @@ func (a awaiting) Write(p []byte) (n int, err error) {
 }
 
 // isExit reports whether git ended with a code.
-func isExit(err error, code int) bool {
-	var exit *exec.ExitError
-	return errors.As(err, &exit) && exit.ExitCode() == code
-}
+func isExit(err error, code int) bool { return gitrepo.ExitCode(err) == code }
 
 // isTooMuch reports whether git was ended because of its bounds.
 func isTooMuch(err error) bool { return errors.Is(err, gitrepo.ErrCPU) || errors.Is(err, ErrTooLarge) }
