@@ -110,6 +110,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		if err := c.Users.Load(ctx); err != nil {
 			return nil, err
 		}
+		o.Known = c.Users.KnowsKey
 		c.Space = diskspace.New(dataFolders(cfg), minFree(cfg), log)
 	}
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {

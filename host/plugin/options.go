@@ -48,6 +48,10 @@ type Options struct {
 	Held  host.HeldFacts // events in purgatory, where facts have none; nil: there are none
 	Git   guest.Git      // repositories; nil: there are none
 
+	// Known reports whether a key is one of a known person, for the set "known". Nil: there is no
+	// such set.
+	Known func(host.PubKey) bool
+
 	Service host.Service // how the relay is reached from outside, for every plugin
 
 	Decisions int // that Why remembers
