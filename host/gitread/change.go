@@ -297,7 +297,7 @@ func (w *walker) add(n uint32, entries []int32) {
 	heap.Push(w.queue, n)
 }
 
-// walk follows the chains until all have ended, or it has compared so many trees.
+// walk follows the chains until all have ended, or it has compared more trees than steps.
 func (w *walker) walk(steps int) (done bool, err error) {
 	var parents []uint32
 	for w.queue.Len() > 0 {

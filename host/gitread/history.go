@@ -215,7 +215,7 @@ func (r *Repository) makeHistory(g *graph, tips []string) (*history, error) {
 }
 
 // fewLoose is how many commits may be missing from the graph of a repository before it is written
-// anew.
+// again.
 const fewLoose = 200
 
 // node reads a commit that the graph does not have.
