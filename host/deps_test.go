@@ -90,7 +90,7 @@ var allowed = map[string]string{
 	"host/web/code":             "host/bound host/gitread host/gitrepo host/web/markdown host/web/text internal/recent",
 	"host/web/text":             "",
 	"host/gitread":              "host/bound host/gitrepo internal/recent",
-	"host/web/markdown":         "",
+	"host/web/markdown":         "host/web/text",
 	"host/netguard":             "",
 	"host/throttle":             "sdk/abi",
 	"host/gitfetch":             "host host/bound host/contain host/gitfetch/queue host/gitrepo host/netguard host/throttle sdk/abi sdk/grasp",
