@@ -34,6 +34,7 @@ func sample() *Run {
 		Findings:  []Finding{{Invariant: "open-once", At: 12 * second, Relay: "r1", Text: "…", Prefix: &Prefix{Until: 12 * second, Events: []uint32{1, 2}, Faults: []uint32{0}}}},
 		Faults:    []Fault{{Kind: "outage", Where: "r1", At: second, Until: 2 * second, Recovered: &recovered}},
 		Series:    Series{Every: second, Completeness: []float64{0, 0.5, 1}, BytesUp: []int64{0, 10, 20}, BytesDown: []int64{0, 100, 200}},
+		Missing:   []Missing{{ID: strings.Repeat("ef", 32), Kind: 1621, Talon: "talon-0", Relays: []string{"r1"}}}, Unlisted: 1,
 		LoadEvery: 60 * second,
 		Relays:    []Relay{{Name: "r1", Class: "strfry", BytesUp: 1, BytesDown: 2, Events: 3, Connections: 4, Connected: 5 * second, REQs: 6, NegOpens: 7, RateLimited: 8, Load: []int64{9, 10}}},
 		Git:       []Git{{Name: "g1", Class: "forge", Requests: 1, Refusals: 2, Fetched: 3, Bytes: 4}},
