@@ -8,6 +8,9 @@ RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LISTEN  ?= 127.0.0.1:7334
 DATA    ?= ./data
 
+comma   := ,
+space   := $(subst ,, )
+
 # The SDK is a module of its own.
 PACKAGES := ./... talon/sdk/...
 
@@ -17,7 +20,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm build run test race race-all lint check check-quick e2e devnet cluster lab scale seeds guides fuzz nightly attack bench bench-set clean
+.PHONY: help tools wasm bundle build run test race race-all lint check check-quick e2e devnet cluster lab scale pages seeds guides fuzz nightly attack bench bench-set clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,19 +28,16 @@ help: ## this list
 tools:
 	@scripts/tools
 
-# The modules as they are compiled are in build/wasm; what ships is compressed.
-wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules: those that run to bin/plugins, the others to bin/more
-	@mkdir -p bin/plugins bin/more
-	@rm -f $(DEFAULT:%=bin/more/%.wasm) $(patsubst %,bin/plugins/%.wasm,$(filter-out $(DEFAULT),$(MODULES)))
-	@$(GO) run ./internal/compress bin/plugins $(DEFAULT:%=build/wasm/%.wasm)
-	@$(GO) run ./internal/compress bin/more $(patsubst %,build/wasm/%.wasm,$(filter-out $(DEFAULT),$(MODULES)))
+wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules to build/wasm
 
 wasm-%:
 	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' -o build/wasm/$*.wasm ./plugins/$*
 
-build: tools wasm ## build bin/talon and the bundled modules, and compile those that run
-	$(GO) build -trimpath -ldflags='-s -w -X main.release=$(RELEASE)' -o bin/talon ./cmd/talon
-	@bin/talon compile-bundled bin/compiled bin/plugins
+bundle: wasm ## put the modules and their compiled code where a build with the tag bundled finds them
+	@$(GO) run ./internal/bundler -default $(subst $(space),$(comma),$(DEFAULT)) host/bundle $(MODULES:%=build/wasm/%.wasm)
+
+build: bundle ## build bin/talon with the bundled modules inside
+	$(GO) build -tags=$(TAGS),bundled -ldflags='-s -w -X main.release=$(RELEASE)' -o bin/talon ./cmd/talon
 
 run: build ## serve on 127.0.0.1:7334 with data in ./data
 	bin/talon serve --listen $(LISTEN) --data $(DATA)
@@ -79,6 +79,10 @@ e2e: build ## the real binary with clients that are not ours (nostr-tools, ngit,
 scale: tools ## tests that cost more than make test has time for: large inputs, many rounds, a release used from outside
 	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 $(PACKAGES)
 
+pages: tools ## every page in Chromium, in two sizes and two themes, with axe-core, and every link of them
+	npm ci --prefix testdata/chromium --no-audit --no-fund --loglevel=error
+	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./host/web -run TestChromium
+
 devnet: tools ## sync and the hunt in larger networks than make test has, and strategies beside relays as they are, minutes
 	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./cmd/internal/devnet
 	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestInvariants -timeout 2h ./cmd/internal/lab/engine
@@ -102,7 +106,7 @@ guides: tools ## every page for authors of modules, followed literally up to a r
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s
 
-nightly: scale devnet seeds race-all fuzz attack ## what takes hours: large networks and inputs, races everywhere, fuzzing, attacks
+nightly: scale pages devnet seeds race-all fuzz attack ## what takes hours: large networks and inputs, races everywhere, fuzzing, attacks
 
 attack: build ## attack bin/talon on loopback in every known way, and report what honest people notice, 20 minutes
 	@scripts/attack
@@ -115,4 +119,4 @@ bench-set: build ## the benchmarks that two revisions are compared by, in a form
 	@scripts/bench-set
 
 clean: ## remove what was built; data stays
-	rm -rf bin build/wasm
+	rm -rf bin build/wasm host/bundle/*.pack

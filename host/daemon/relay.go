@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/githttp"
+	"talon/host/gitread"
 	"talon/host/gitrepo"
 	"talon/host/ingest/retry"
 	"talon/host/relay"
@@ -139,6 +141,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Holder:    core.Users.Holder,
 		Panics:    d.git,
 		Full:      core.Space.Full,
+		IsPath:    repos.IsPath,
 		NotFound:  pages,
 	}, f, f)
 }
@@ -154,6 +157,12 @@ func orProcessors(n, each int) int {
 
 // openPages makes the pages for people.
 func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *huntRole) (*web.Handler, error) {
+	reader, err := gitread.Open(gitread.Options{
+		Scheduler: core.Disk.Announced.Scheduler(), Log: d.log, Panics: d.parts, Archives: filepath.Join(d.cfg.Data, "archives"),
+	})
+	if err != nil {
+		return nil, err
+	}
 	return web.New(web.Config{
 		Name:        d.cfg.Name,
 		Description: d.cfg.Description,
@@ -166,7 +175,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
-	}, web.Deps{Facts: facts{core.Store}, Git: repositories})
+	}, web.Deps{Facts: facts{core.Store}, Git: repositories, Code: reader})
 }
 
 // searchOf tells the pages how the hunt goes, if there is one.
