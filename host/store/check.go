@@ -69,7 +69,7 @@ func (c *checker) run(ctx context.Context) error {
 	if err := c.checkEvents(ctx); err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld} {
+	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld, c.checkHidden} {
 		if err := check(ctx); err != nil {
 			return err
 		}
