@@ -196,6 +196,7 @@ const (
 	Deciding                    // commands that run the policy
 	Serving                     // talon serve
 	Operating                   // commands that talk to a running server
+	Checking                    // talon check
 )
 
 // options is the list of all options. What it says is all there is: help, flags,
@@ -216,19 +217,19 @@ func (c *Config) options() []*option {
 		opt("module-fuel", Deciding, "20000000", integer(&c.Fuel, 10_000, 1e12), "most `units` of fuel that a policy may ask for per call, a strategy or throttle 20 times that; one is about an instruction"),
 		opt("module-memory", Deciding, "64MiB", size(&c.ModuleMemory, 1<<20, 4<<30), "most `bytes` of memory that a policy may ask for, per instance; a strategy or throttle twice that"),
 		opt("module-state", Deciding, "8MiB", size(&c.ModuleState, 1<<10, 1<<40), "most `bytes` that a module may remember, if its side-car says nothing else"),
-		opt("domain", Deciding, "", domain(&c.Domain), "`host[:port]` under which this relay and its repositories are reached; empty means the address that it serves on"),
+		opt("domain", Deciding|Checking, "", domain(&c.Domain), "`host[:port]` under which this relay and its repositories are reached; empty means the address that it serves on"),
 		opt("prs", Deciding, "true", boolean(&c.PRs), "`true` or false: take pull requests under /prs/ for repositories elsewhere (GRASP-06)"),
 		opt("workers", Deciding, "0", integer(&c.Workers, 0, 1024), "`goroutines` that verify and decide; 0 means one per processor"),
 		opt("queue", Deciding, "4096", integer(&c.Queue, 1, 1<<20), "`events` that may wait for the writer before senders must wait"),
 		opt("batch", Deciding, "512", integer(&c.Batch, 1, 1<<16), "most `events` of one commit"),
 
-		opt("listen", Serving, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
+		opt("listen", Serving|Checking, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
 		opt("node", Serving, "", text(&c.Node, nil), "`name` of this server among those that write to one database of PostgreSQL; empty means its host name and port"),
 		opt("plugins-node", Serving, "", text(&c.PluginsNode, nil), "`name` of the node whose folder of plugins is followed where several servers write to one database of PostgreSQL; empty means none: talon plugin changes them"),
 		opt("drain", Serving, "0s", duration(&c.Drain, 0, time.Hour), "`time` for which /healthz says draining before the server stops, so that a proxy sends no more clients"),
 		opt("standby", Serving, "false", boolean(&c.Standby), "`true` or false: where another Talon writes to the database of PostgreSQL, wait until it has ended, and take its place"),
 		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
-		opt("git", Serving, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
+		opt("git", Serving|Checking, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
 		opt("pack-size", Serving, "2GiB", size(&c.PackSize, 1<<20, 1<<40), "most `bytes` of one push"),
 		opt("pack-objects", Serving, "20000000", integer(&c.PackObjects, 1, 1<<32-1), "most `objects` of one push"),
 		opt("pack-depth", Serving, "500", integer(&c.PackDepth, 1, 4095), "most `deltas` of a push or fetch one on the other; git makes 50"),

@@ -115,6 +115,11 @@ func (d *Disk) waits(ctx context.Context, a host.Address) (bool, error) {
 	if err != nil || !found {
 		return false, err
 	}
+	return d.heldWaits(ctx, id)
+}
+
+// heldWaits reports whether an event is held and waits for git data itself.
+func (d *Disk) heldWaits(ctx context.Context, id host.ID) (bool, error) {
 	e, ok, err := d.purgatory.HeldEvent(ctx, id)
 	return ok && !e.Dormant && !e.Dependent, err
 }
@@ -149,6 +154,16 @@ func (d *Disk) repo(p location) (*gitrepo.Repo, error) {
 		return nil, err
 	}
 	return root.Repo(name), nil
+}
+
+// hasFolder reports whether a repository has a folder. It reports true if it cannot tell.
+func (d *Disk) hasFolder(p location) bool {
+	repo, err := d.repo(p)
+	if err != nil {
+		return false // no repository can have the name
+	}
+	there, err := repo.Exists()
+	return there || err != nil
 }
 
 // locationOf is the place of a repository.
@@ -229,6 +244,11 @@ func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head
 		return nil, "", false, nil
 	}
 	return tracked(all), all.HEAD, err == nil, err
+}
+
+// Repository returns the repository of an announcement, nil if there is none to show.
+func (d *Disk) Repository(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
+	return d.announced(ctx, a)
 }
 
 // announced returns the repository of an announcement, nil if there is none. It returns an
@@ -317,12 +337,26 @@ func (f *Reconciler) Here(ctx context.Context, a host.Address) (bool, error) {
 	return f.disk.Here(ctx, a)
 }
 
+// Repository returns the repository of an announcement: see [Disk.Repository].
+func (f *Reconciler) Repository(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
+	return f.disk.Repository(ctx, a)
+}
+
 // Refs returns the refs of the repository of an announcement: see Disk.Refs.
 func (f *Reconciler) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head string, here bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, updateTime)
 	f.jobs.waitIdle(waiting, location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}})
 	cancel()
 	return f.disk.Refs(ctx, a)
+}
+
+// IsPath reports whether the decoded parts of a path have the form of a repository's: an npub and
+// an identifier, below prs or not.
+func IsPath(parts []string) bool {
+	if len(parts) == 3 && parts[0] == "prs" {
+		parts = parts[1:]
+	}
+	return len(parts) == 2 && strings.HasPrefix(parts[0], "npub1")
 }
 
 // locationOfPath returns the place that the decoded parts of a path name.

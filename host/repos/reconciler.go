@@ -373,14 +373,17 @@ func (f *Reconciler) trackedStates(ctx context.Context, identifier string, maint
 	if err != nil {
 		return nil, err
 	}
-	states = slices.DeleteFunc(states, func(c grasp.Candidate) bool {
-		return !c.Tracks() || !slices.Contains(maintainers, c.PubKey)
-	})
+	return effectual(states), nil
+}
+
+// effectual returns those of states that name refs, the newest first.
+func effectual(states []grasp.Candidate) []grasp.Candidate {
+	states = slices.DeleteFunc(slices.Clone(states), func(c grasp.Candidate) bool { return !c.Tracks() })
 	slices.SortFunc(states, func(a, b grasp.Candidate) int {
 		if a.Newer(&b.Stamp) {
 			return -1
 		}
 		return 1
 	})
-	return states, nil
+	return states
 }

@@ -32,12 +32,17 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"talon/host"
 	"talon/host/bound"
+	"talon/host/gitread"
+	"talon/host/gitrepo"
+	"talon/host/web/code"
 	"talon/sdk/grasp"
 )
 
@@ -45,6 +50,9 @@ const (
 	// maxBuilds bounds how many pages are made concurrently, and maxWaiting how many wait.
 	maxBuilds  = 4
 	maxWaiting = 1024
+
+	// maxCodeWaiting is how many requests for pages of code wait.
+	maxCodeWaiting = 256
 
 	// pageTime bounds how long one takes, its wait for a turn included.
 	pageTime = 10 * time.Second
@@ -58,6 +66,9 @@ type Handler struct {
 	git       Repositories
 	templates *template.Template
 	queue     *bound.Queue
+	code      *bound.Queue // for pages of code
+	middling  *bound.Queue // for those that may start a git
+	pages     *code.Pages
 	cache     *cache
 	changes   *changes
 }
@@ -76,12 +87,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	build := h.route(r)
+	at, isBelow := parseBelow(r.URL.EscapedPath())
+	isCode := build == nil && isBelow && code.KindOf(at.rest) != code.KindNone
 	switch {
-	case build == nil:
+	case build == nil && !isCode:
 		h.answer(w, r, http.StatusNotFound, "message", notFound)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
 		h.answer(w, r, http.StatusMethodNotAllowed, "message", notAllowed)
+	case isCode:
+		h.serveCode(w, r, at)
 	default:
 		h.serve(w, r)
 	}
@@ -320,6 +335,9 @@ type Repositories interface {
 	// Here reports whether the repository is here. It is asked often, and is cheap.
 	Here(ctx context.Context, repo host.Address) (bool, error)
 
+	// Repository returns a repository whose announcement is served, nil if it is not here.
+	Repository(ctx context.Context, repo host.Address) (*gitrepo.Repo, error)
+
 	// Refs returns the refs of a repository by name, and the ref that HEAD names,
 	// which need not exist. It reports false if the repository is not here.
 	Refs(ctx context.Context, repo host.Address) (refs []grasp.Ref, head string, here bool, err error)
@@ -329,6 +347,7 @@ type Repositories interface {
 type Deps struct {
 	Facts host.RepoFacts
 	Git   Repositories
+	Code  *gitread.Reader // of what is in repositories
 }
 
 // Config has the data of the service for the pages.
@@ -380,10 +399,10 @@ func (c *Config) setDefaults() {
 	}
 }
 
-var errDeps = errors.New("pages need Facts and Git")
+var errDeps = errors.New("pages need Facts, Git and Code")
 
 func (d *Deps) check() error {
-	if d.Facts == nil || d.Git == nil {
+	if d.Facts == nil || d.Git == nil || d.Code == nil {
 		return errDeps
 	}
 	return nil
@@ -405,14 +424,42 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 		read:      reader{deps.Facts},
 		git:       deps.Git,
 		templates: parseTemplates(),
+		pages:     code.New(code.Config{Reader: deps.Code, Log: cfg.Log, Now: cfg.Now, Local: localRepository(service)}),
 		cache:     newCache(),
 		changes:   newChanges(cfg.Now),
 		queue: bound.NewQueue(bound.Spec{
 			Name: "pages that wait to be made", Unit: "requests", Total: maxWaiting,
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, maxBuilds),
+		code: bound.NewQueue(bound.Spec{
+			Name: "pages of code that wait to be made", Unit: "requests", Total: maxCodeWaiting,
+			Yields: "nobody; networks take turns, and the next request gets status 503",
+		}, max(2, runtime.NumCPU()/2)),
+		middling: bound.NewQueue(bound.Spec{
+			Name: "pages of code that wait for git", Unit: "requests", Total: maxCodeWaiting,
+			Yields: "nobody; networks take turns, and the next request gets status 503",
+		}, max(2, runtime.NumCPU()/2)),
 	}, nil
 }
 
+// localRepository returns a function that returns the path of the page of a repository that the service
+// has at a clone URL.
+func localRepository(service grasp.Service) func(cloneURL string) (path string, ok bool) {
+	return func(cloneURL string) (string, bool) {
+		if !service.ServesGit(cloneURL) {
+			return "", false
+		}
+		u, err := url.Parse(cloneURL)
+		if err != nil {
+			return "", false
+		}
+		npub, segment, _ := strings.Cut(strings.Trim(u.EscapedPath(), "/"), "/")
+		repo, ok := parseRepo(npub, segment)
+		return basePath(repo), ok
+	}
+}
+
 // Bounds returns the limits that all clients share, for the table of bounds.
-func (h *Handler) Bounds() []bound.Spec { return []bound.Spec{h.queue.Spec()} }
+func (h *Handler) Bounds() []bound.Spec {
+	return append([]bound.Spec{h.queue.Spec(), h.code.Spec(), h.middling.Spec()}, h.pages.Bounds()...)
+}
