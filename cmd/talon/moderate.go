@@ -50,7 +50,7 @@ now, and repositories as a whole. Both are reversible. talon delete removes for 
 		moderateListCommand(), moderateLogCommand(), moderateExportCommand(), moderateImportCommand())
 }
 
-// moderation options of a command.
+// moderateFlags are the options of commands that add rows.
 type moderateFlags struct {
 	reason, until string
 	purge, dryRun bool

@@ -69,7 +69,7 @@ type Config struct {
 type Enforcer struct {
 	cfg Config
 
-	saved time.Time // when the store was told last how far the work is; belongs to Run
+	saved time.Time // when the store last learned how far the work is; belongs to Run
 
 	mu       sync.Mutex // guards the fields below
 	done     int64      // rows up to this number are carried out
