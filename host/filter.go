@@ -11,7 +11,7 @@ type Filter struct {
 	IDs     []ID
 	Authors []PubKey
 	Kinds   []Kind
-	Tags    []TagFilter // each name once
+	Tags    []TagFilter // each name once, but for WordOf
 	Since   *int64      // inclusive
 	Until   *int64      // inclusive
 
@@ -25,13 +25,14 @@ type Filter struct {
 }
 
 // TagFilter asks for a tag whose name is the single letter Name and whose value
-// is one of Values. Two names are no letters: [AddressOf] and [MaintainerOf].
+// is one of Values. Three names are no letters: [AddressOf], [MaintainerOf] and [WordOf].
 type TagFilter struct {
 	Name   byte
 	Values []string
 }
 
-// Names of conditions that are no tags. Clients cannot use them: they are no letters.
+// Names of conditions that are no tags. They are no letters. Clients can use WordOf, by the
+// search element of a filter.
 const (
 	// AddressOf asks for the events at addresses (NIP-01), written kind:pubkey:d. Unlike a
 	// condition on the author and the d tag, it selects one version of each at most.
@@ -40,6 +41,9 @@ const (
 	// MaintainerOf asks for the repository announcements that list a maintainer: see
 	// [Maintains].
 	MaintainerOf byte = 3
+
+	// WordOf asks for the events that a search finds by a word: see [Search].
+	WordOf byte = 5
 )
 
 // Maintains returns the value of [MaintainerOf] for the announcements of an identifier
@@ -62,12 +66,30 @@ func (f *Filter) Matches(e *Event) bool {
 	if f.IDs != nil && !slices.Contains(f.IDs, e.ID) {
 		return false
 	}
+	var words []string // of the event, once a condition asks for one
 	for i := range f.Tags {
-		if !f.Tags[i].matches(e) {
+		t := &f.Tags[i]
+		if t.Name != WordOf {
+			if !t.matches(e) {
+				return false
+			}
+			continue
+		}
+		if words == nil {
+			if words = e.Words(); words == nil {
+				return false
+			}
+		}
+		if !t.MatchesWord(words) {
 			return false
 		}
 	}
 	return true
+}
+
+// MatchesWord reports whether one of the words that an event has is a value of the condition.
+func (t *TagFilter) MatchesWord(words []string) bool {
+	return slices.ContainsFunc(t.Values, func(value string) bool { return slices.Contains(words, value) })
 }
 
 func (t *TagFilter) matches(e *Event) bool {

@@ -74,6 +74,7 @@ type seen struct {
 	hidden       []string // names of events that no door shows
 	reason       string   // on the page and for git of Mallory's repository; empty: it is served
 	refused      string   // the answer to a copy of a hidden event
+	author       int      // status of the page of the author
 	aliceHasMain string   // the commit
 }
 
@@ -138,6 +139,18 @@ func (w *takedown) compareGit(at string, st *story, s seen) {
 			}
 		}
 	}
+	for _, path := range []string{"/tree/main", "/issues"} {
+		want := 200
+		if s.reason != "" {
+			want = 451
+		}
+		if page := st.ask("GET", strings.TrimSuffix(repoPath(w.mallory, "own"), ".git")+path, nil); page.status != want {
+			w.Errorf("%s: %s has status %d, want %d", at, path, page.status, want)
+		}
+	}
+	if page := st.ask("GET", "/"+w.mallory.npub(), nil); page.status != s.author {
+		w.Errorf("%s: the page of the author has status %d, want %d", at, page.status, s.author)
+	}
 	if page := st.ask("GET", repoPath(w.alice, "tool"), nil); page.status != 200 {
 		w.Errorf("%s: the page of a bystander has status %d", at, page.status)
 	}
@@ -178,7 +191,7 @@ func (w *takedown) run() {
 	w.work.push(st.repo(w.mallory, "own"), w.one+":refs/heads/main")
 	add("carol's issue", st.stored(st.event(w.carol, 1621, nostr.Tag{"a", repoAddress(w.mallory, "own")}, nostr.Tag{"subject", "x"})))
 	add("mallory's issue", st.stored(st.event(w.mallory, 1621, nostr.Tag{"a", repoAddress(w.alice, "tool")}, nostr.Tag{"subject", "y"})))
-	all := seen{events: events, aliceHasMain: w.two}
+	all := seen{events: events, author: 200, aliceHasMain: w.two}
 	w.compare("before", all)
 
 	ofAuthor := []string{"mallory's state", "mallory's announcement", "mallory's own state", "mallory's issue"}
@@ -191,6 +204,9 @@ func (w *takedown) run() {
 			what := action.do + " " + tt.target[60:]
 			down := all
 			down.hidden, down.reason, down.refused = tt.hidden, action.verb+" by the operator: scam", "blocked: "+action.verb+" by the operator: scam"
+			if tt.target == w.mallory.npub() {
+				down.author = 451
+			}
 			dry := w.moderate("moderate", action.do, tt.target, "--reason", "scam", "--dry-run")
 			if int(dry.Done.Events) != len(tt.hidden) || dry.Done.Repositories != 1 || len(dry.Rows) != 0 {
 				w.Errorf("%s: the dry run counts %+v", what, dry.Done)

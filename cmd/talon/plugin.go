@@ -22,7 +22,7 @@ also counts after a restart.`,
 	})
 	group(cmd, "operate", "Plugins of a running relay:", pluginListCommand(), pluginShowCommand(), pluginDisagreementsCommand(),
 		pluginWhyCommand(), pluginSwapCommand(), pluginRollbackCommand(), pluginModeCommand(), pluginRecordCommand())
-	group(cmd, "author", "Your own, without a relay:", pluginNewCommand(), pluginSDKCommand(), pluginBuildCommand(), pluginInspectCommand(), pluginTestCommand(),
+	group(cmd, "author", "Your own, without a relay:", pluginNewCommand(), pluginExtractCommand(), pluginSDKCommand(), pluginBuildCommand(), pluginInspectCommand(), pluginTestCommand(),
 		pluginRunCommand(), pluginReplayCommand(), pluginBenchCommand(), pluginDiffCommand(), pluginExecCommand(), pluginSignCommand(), pluginVerifyCommand())
 	return cmd
 }

@@ -105,6 +105,15 @@ func EachRepository(e *host.Event, yield func(host.Address) bool) {
 	}
 }
 
+// Author returns the row that hides an author, nil for none.
+func (l *Log) Author(key host.PubKey, now int64) *Row {
+	t := AuthorTarget(key)
+	if r := l.Find(&t, Ban, now); r != nil {
+		return r
+	}
+	return l.Find(&t, Hide, now)
+}
+
 // Repository returns the row that hides a repository, nil for none: its folder stays, and
 // nothing of it is served, pushed or hunted.
 func (l *Log) Repository(owner host.PubKey, identifier string, now int64) *Row {

@@ -53,7 +53,7 @@ func (r *Registry) Swap(ctx context.Context, name string, wasm, signature []byte
 // SetMode writes the mode of a plugin into its side-car, and makes it so.
 func (r *Registry) SetMode(ctx context.Context, name string, mode sidecar.Mode) (Status, error) {
 	return r.command(ctx, name, func() (*source, func() error, error) {
-		if r.slots[name] == nil {
+		if _, bundled := r.o.Bundled.Find(name); r.slots[name] == nil && !bundled {
 			return nil, nil, fmt.Errorf("%w: %.80q", ErrUnknown, name)
 		}
 		text, err := r.readSidecar(name)

@@ -116,9 +116,13 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noWeights undoes the last step of the schema, noParents also the one before it, and so do noIDs,
-// noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to be merged.
-const noWeights = `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
+// noUsage undoes a step of the schema, noModeration a step and all later ones, noWeights also the one before it,
+// and so do noParents, noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to
+// be merged, and no stored event may have words.
+const noUsage = `DROP TABLE usage; DROP TABLE usage_point;`
+const noModeration = noUsage + `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
+	ALTER TABLE total DROP COLUMN hidden; ALTER TABLE total DROP COLUMN hidden_bytes;`
+const noWeights = noModeration + `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
 	ALTER TABLE held DROP COLUMN network; ALTER TABLE held DROP COLUMN known;`
 const noParents = noWeights + `DROP INDEX held_parent; DROP INDEX held_dependent; ALTER TABLE held DROP COLUMN parent; ALTER TABLE held DROP COLUMN cause;`
 const noIDs = noParents + `DROP TABLE event_id; CREATE UNIQUE INDEX event_id ON event (id);`
@@ -144,7 +148,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)
@@ -225,7 +229,8 @@ func TestMigrateMaintainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys = fmt.Sprintf("x'%x'", ring.key(host.MaintainerOf, host.Maintains(mike, "repo")))
-	raw(t, filepath.Join(dir, FileName), noMerge+`DELETE FROM posting WHERE key = `+keys+`; DELETE FROM held_posting WHERE key = `+keys+
+	words := fmt.Sprintf("x'%x'", ring.key(host.WordOf, "repo")) // later versions index them again
+	raw(t, filepath.Join(dir, FileName), noMerge+`DELETE FROM posting WHERE key IN (`+keys+`, `+words+`); DELETE FROM held_posting WHERE key = `+keys+
 		`; UPDATE meta SET value = 5 WHERE name = 'version'`)
 	s = reopen(t, dir)
 	f := host.Filter{Tags: []host.TagFilter{{Name: host.MaintainerOf, Values: []string{host.Maintains(mike, "repo")}}}, Limit: -1}

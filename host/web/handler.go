@@ -45,6 +45,7 @@ import (
 	"talon/host/moderation"
 	"talon/host/web/code"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 const (
@@ -106,17 +107,34 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // route returns the page of a path, nil if it has none.
 func (h *Handler) route(r *http.Request) page {
 	path := r.URL.EscapedPath()
-	if path == "/" {
+	switch path {
+	case "/":
 		return h.index
+	case "/search":
+		return h.search
+	case "/robots.txt":
+		return h.robots
+	case "/sitemap.xml":
+		return h.sitemap
 	}
-	p, ok := parsePath(path)
-	switch {
-	case !ok || p.PRs && !h.cfg.PRs:
+	if p, ok := parsePath(path); ok {
+		switch {
+		case !p.PRs:
+			return h.repository(p.Repo)
+		case h.cfg.PRs:
+			return h.prs(p.Repo)
+		}
 		return nil
-	case p.PRs:
-		return h.prs(p.Repo)
 	}
-	return h.repository(p.Repo)
+	if name := strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"); strings.HasPrefix(name, "npub1") {
+		if key, err := nip19.DecodeNpub(name); err == nil {
+			return h.owner(key)
+		}
+	}
+	if at, ok := parseBelow(path); ok {
+		return h.conversations(at.repo, at.rest)
+	}
+	return nil
 }
 
 // parsePath takes apart the path of a repository's page: that of the repository,
@@ -131,12 +149,9 @@ func parsePath(escaped string) (grasp.Path, bool) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	key := h.scheme(r) + " " + r.URL.EscapedPath()
-	if until := r.URL.Query().Get("until"); until != "" {
-		key += "?until=" + until
-	}
+	key := h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
 	if p := h.kept(r.Context(), key); p != nil {
-		h.send(w, r, http.StatusOK, p.body, p.etag)
+		h.sendAs(w, r, http.StatusOK, p.kind, p.body, p.etag)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
@@ -146,7 +161,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		defer h.queue.Release()
 		// Others who waited for the same page may have made it.
 		if p := h.kept(ctx, key); p != nil {
-			h.send(w, r, http.StatusOK, p.body, p.etag)
+			h.sendAs(w, r, http.StatusOK, p.kind, p.body, p.etag)
 			return
 		}
 		err = h.build(ctx, w, r, key)
@@ -186,17 +201,25 @@ func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	body, ok := h.render(w, r, template, content)
-	if !ok {
+	if to, ok := content.(redirect); ok {
+		w.Header().Set("Location", string(to))
+		h.send(w, r, status, nil, "")
+		return nil
+	}
+	var body []byte
+	d, ok := content.(document)
+	if ok {
+		body = d.Body
+	} else if body, ok = h.render(w, r, template, content); !ok {
 		return nil
 	}
 	etag := ""
 	if status == http.StatusOK {
 		sum := sha256.Sum256(body)
 		etag = `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
-		h.cache.put(&kept{key: key, made: made, body: body, etag: etag, sources: sources})
+		h.cache.put(&kept{key: key, made: made, kind: d.Type, body: body, etag: etag, sources: sources})
 	}
-	h.send(w, r, status, body, etag)
+	h.sendAs(w, r, status, d.Type, body, etag)
 	return nil
 }
 
@@ -232,10 +255,15 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, template string
 	return body.Bytes(), true
 }
 
-// send sends a page, or 304 if the browser has it already.
+// send is sendAs for HTML.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, body []byte, etag string) {
+	h.sendAs(w, r, status, "", body, etag)
+}
+
+// sendAs sends a page of a content type, by default HTML, or 304 if the browser has it already.
+func (h *Handler) sendAs(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte, etag string) {
 	to := w.Header()
-	to.Set("Content-Type", "text/html; charset=utf-8")
+	to.Set("Content-Type", cmp.Or(kind, "text/html; charset=utf-8"))
 	if status >= http.StatusInternalServerError {
 		to.Set("Cache-Control", "no-store")
 	} else {

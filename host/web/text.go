@@ -144,11 +144,11 @@ var (
 	style = template.CSS(mustRead("templates/style.css") + code.Style())
 
 	// policy lets a page have its own style sheet and its own icon, and nothing else.
-	policy = "default-src 'none'; style-src 'sha256-" + hash(string(style)) + "'; img-src data:; " +
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	policy = "default-src 'none'; style-src 'sha256-" + hash(string(style)) + "'; img-src 'self' data:; " +
+		"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-	// codePolicy also lets a page of code show images and media of its repository, and search in it.
-	codePolicy = strings.NewReplacer("img-src data:", "img-src 'self' data:; media-src 'self'", "form-action 'none'", "form-action 'self'").Replace(policy)
+	// codePolicy also lets a page of code show media of its repository.
+	codePolicy = strings.Replace(policy, "img-src ", "media-src 'self'; img-src ", 1)
 )
 
 // parseTemplates parses the templates of all pages.
@@ -217,8 +217,8 @@ type person struct {
 
 func (p person) Short() string { return shortKey(p.Npub) }
 
-// Link returns a URL of the person in a git client for nostr.
-func (p person) Link() template.URL { return template.URL(client + p.Npub) }
+// Link returns the page of the person.
+func (p person) Link() template.URL { return template.URL("/" + p.Npub) }
 
 // maxNames bounds how many names are looked up for a page.
 const maxNames = 6 * chunk

@@ -209,7 +209,7 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 		return err
 	}
 	var tags tagRows
-	tags.add(&tx.s.keys, e, seq)
+	tags.add(&tx.s.keys, held, e, seq)
 	if len(tags.key) > 0 {
 		if _, err := tx.exec(insertTags("held_tag"), tags.key, tags.kind, tags.sortKey, tags.seq, tags.expires); err != nil {
 			return err
@@ -237,7 +237,7 @@ func (r rows) RemoveHeld(list []*purgatory.Row) error {
 	for i, h := range list {
 		numbers[i] = h.Number
 	}
-	_, err := r.tx.deleteReturning(held, `DELETE FROM held WHERE seq = ANY($1) RETURNING seq, json`, numbers)
+	_, err := r.tx.deleteReturning(held, `DELETE FROM held WHERE seq = ANY($1) RETURNING `+goneColumns, numbers)
 	return err
 }
 

@@ -161,8 +161,9 @@ func (r rows) RemoveVersion(v *semantics.Version) (*host.Event, error) {
 		return removed[0], nil
 	}
 	tx.gone(stored, int64(len(v.JSON)))
+	tx.usage.Remove(old)
 	tx.old = append(tx.old, v.Seq)
-	tx.oldTags.add(&tx.s.keys, old, v.Seq)
+	tx.oldTags.add(&tx.s.keys, stored, old, v.Seq)
 	return old, nil
 }
 
@@ -172,6 +173,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	tx.total.Seq++
 	tx.total.Events++
 	tx.total.Bytes += int64(len(e.JSON))
+	tx.usage.Add(e)
 	tx.work++
 	seq = tx.total.Seq
 	expires := expiry(e)
@@ -184,7 +186,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	f.sortKey, f.key = append(f.sortKey, sortKeyOf(e)), append(f.key, k.AddressKey)
 	f.json, f.kind = append(f.json, e.JSON), append(f.kind, int32(e.Kind))
 	f.expires = append(f.expires, expires)
-	tx.tags.add(&tx.s.keys, e, seq)
+	tx.tags.add(&tx.s.keys, stored, e, seq)
 	tx.texts = append(tx.texts, text{seq, e.JSON})
 	tx.ids[e.ID] = struct{}{}
 	if k.AddressKey != nil {
@@ -206,7 +208,7 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 		if err == nil {
 			removed, err = tx.deleteReturning(stored, `
 				DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE expires <= $1 ORDER BY expires, seq LIMIT $2)
-				RETURNING seq, json`, now, limit)
+				RETURNING `+goneColumns, now, limit)
 		}
 		if err == nil {
 			err = rows{tx}.sweepHidden(now, limit)
@@ -261,7 +263,7 @@ func (r rows) Remove(events []semantics.Stored) ([]*host.Event, error) {
 	for i, e := range events {
 		numbers[i] = e.Seq
 	}
-	return r.tx.deleteReturning(stored, `DELETE FROM event WHERE seq = ANY($1) RETURNING seq, json`, numbers)
+	return r.tx.deleteReturning(stored, `DELETE FROM event WHERE seq = ANY($1) RETURNING `+goneColumns, numbers)
 }
 
 // AddTombstones notes that the author deleted these ids.

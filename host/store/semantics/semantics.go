@@ -6,6 +6,7 @@
 //	deletion.go   what a deletion event (NIP-09) removes and forbids
 //	hidden.go     events that the operator has taken out of sight
 //	tags.go       the values under which an event is found
+//	usage.go      how much authors, repositories and kinds take
 //
 // The rules of held events are in package host/purgatory.
 package semantics
