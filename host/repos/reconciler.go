@@ -58,6 +58,7 @@ type Store interface {
 	host.RepoFacts
 	HeldStore
 	Placeholders
+	Usages
 }
 
 // HeldStore reads purgatory and tombstones.
