@@ -81,8 +81,8 @@ type Config struct {
 	MinFreePercent float64
 	Drain          time.Duration
 	Standby        bool
-	Store          string // as it was written; see [Config.Postgres]
-	Plugins        string
+	Store          string   // as it was written; see [Config.Postgres]
+	Plugins        string   // as it was written; see [Config.PluginFolder]
 	Policy         []string // nil: every policy of the folder
 	AllowExec      bool
 	PluginSigners  [][32]byte
@@ -132,6 +132,9 @@ func (c *Config) Admin() string {
 	}
 	return c.AdminSocket
 }
+
+// PluginFolder returns the folder of the operator's modules and side-cars.
+func (c *Config) PluginFolder() string { return cmp.Or(c.Plugins, filepath.Join(c.Data, "plugins")) }
 
 // GitFolder returns the folder of the repositories and of the relay's own key.
 func (c *Config) GitFolder() string { return cmp.Or(c.GitData, c.Data) }
@@ -219,8 +222,8 @@ func (c *Config) options() []*option {
 		opt("log-format", Always, "text", enum(&c.LogFormat, "text", "json"), "how log lines are written: `text` or json"),
 		opt("log-level", Always, "info", enum(&c.LogLevel, "debug", "info", "warn", "error"), "least `level` that is logged: debug, info, warn or error"),
 
-		opt("plugins", Deciding, defaultPluginDir, text(&c.Plugins, required), "`folder` of the modules, one NAME.wasm each; NAME.toml beside it says how it runs"),
-		opt("policy", Deciding, "", names(&c.Policy), "`names` of the policies in that folder that decide, in the order in which they are asked, with commas between them; each other policy is off; empty means all, by their places"),
+		opt("plugins", Deciding, "", text(&c.Plugins, nil), "`folder` of your modules, one NAME.wasm each; NAME.toml says how it runs, and how the bundled module of that name does; empty means plugins in the data folder"),
+		opt("policy", Deciding, "", names(&c.Policy), "`names` of the policies that decide, in the order in which they are asked, with commas between them; each other policy is off; empty means all that run, by their places"),
 		opt("allow-exec", Deciding, "false", boolean(&c.AllowExec), "`true` or false: let side-cars name programs (exec), which then run with the rights of the relay"),
 		opt("plugin-signers", Deciding, "", signers(&c.PluginSigners), "`keys` with commas between them, npub or hex: only modules that one of them has signed run; empty means any module"),
 		opt("module-fuel", Deciding, "20000000", integer(&c.Fuel, 10_000, 1e12), "most `units` of fuel that a policy may ask for per call, a strategy or throttle 20 times that; one is about an instruction"),

@@ -12,7 +12,7 @@ import (
 
 // fills do what statements alone cannot, by the number of the step: they run after its
 // statements, in the same transaction.
-var fills = map[int]func(*conn) error{5: indexMaintainers, 8: indexIDs, 12: indexWords}
+var fills = map[int]func(*conn) error{5: indexMaintainers, 8: indexIDs, 12: indexWords, 13: (*conn).countUsage}
 
 // indexMaintainers adds the index rows that say whom repository announcements list as
 // maintainers, of those that are stored and of those in purgatory.

@@ -116,10 +116,11 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noModeration undoes a step of the schema and all later ones, noWeights also the one before it,
+// noUsage undoes a step of the schema, noModeration a step and all later ones, noWeights also the one before it,
 // and so do noParents, noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to
 // be merged, and no stored event may have words.
-const noModeration = `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
+const noUsage = `DROP TABLE usage; DROP TABLE usage_point;`
+const noModeration = noUsage + `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
 	ALTER TABLE total DROP COLUMN hidden; ALTER TABLE total DROP COLUMN hidden_bytes;`
 const noWeights = noModeration + `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
 	ALTER TABLE held DROP COLUMN network; ALTER TABLE held DROP COLUMN known;`
@@ -147,7 +148,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)

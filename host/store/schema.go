@@ -259,6 +259,20 @@ ALTER TABLE total ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;       -- rows in
 ALTER TABLE total ADD COLUMN hidden_bytes INTEGER NOT NULL DEFAULT 0; -- of their json
 `, `
 -- The index rows of words: see fills.
+`, `
+-- What authors, repositories and kinds take: see package semantics. The fill counts what is stored.
+CREATE TABLE usage (
+	class  INTEGER NOT NULL, -- see host.UsageClass
+	key    BLOB    NOT NULL, -- see host.UsageKey
+	events INTEGER NOT NULL,
+	bytes  INTEGER NOT NULL, -- of their json
+	git    INTEGER NOT NULL, -- bytes of git data
+	PRIMARY KEY (class, key)
+) WITHOUT ROWID;
+CREATE TABLE usage_point (
+	one INTEGER PRIMARY KEY CHECK (one = 1),
+	seq INTEGER NOT NULL -- table usage has the events up to this
+);
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

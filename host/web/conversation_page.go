@@ -21,7 +21,8 @@ type conversationPage struct {
 	Section section
 	Name    string // of the repository
 	Title   string
-	Summary string // for previews
+	Preview *preview
+	Feeds   []feedLink
 	Status  string
 	Class   string // of the status
 	ID      string
@@ -96,6 +97,7 @@ func (h *Handler) conversation(repo grasp.Repo, s section, id host.ID) page {
 		at := h.urls(r).of(repo)
 		v := h.conversationAs(c, s, at)
 		v.Canonical = template.URL(h.urls(r).git(at.Base + "/" + s.Name + "/" + v.ID))
+		v.Preview, v.Feeds = &preview{v.Title, line(c.root.content, maxSummary), v.Canonical}, feedsOf(at.Base)
 		v.Name, v.Later = orElse(line(a.stored.Name, maxName), at.Identifier), q.Until != nil
 		if c.earlier != nil {
 			v.Older = query{Until: c.earlier}.String()
@@ -117,7 +119,7 @@ func (h *Handler) conversationAs(c *conversation, s section, at repoURL) *conver
 	code := nip19.EncodeNevent(c.root.ID, c.root.PubKey, uint16(c.root.kind), at.Relay)
 	v := &conversationPage{
 		repoURL: at, Section: s, ID: id.String(), Code: code,
-		Title: c.title, Summary: line(c.root.content, maxSummary),
+		Title:  c.title,
 		Status: statusText(c.status, int(c.root.kind)),
 		Event:  template.URL("nostr:" + code), Client: template.URL(client + code),
 		Ngit: "pr",

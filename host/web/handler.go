@@ -108,8 +108,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // route returns the page of a path, nil if it has none.
 func (h *Handler) route(r *http.Request) page {
 	path := r.URL.EscapedPath()
-	if path == "/" {
+	switch path {
+	case "/":
 		return h.index
+	case "/search":
+		return h.search
+	case "/robots.txt":
+		return h.robots
+	case "/sitemap.xml":
+		return h.sitemap
 	}
 	if p, ok := parsePath(path); ok {
 		switch {
@@ -145,7 +152,7 @@ func parsePath(escaped string) (grasp.Path, bool) {
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	key := h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
 	if p := h.kept(r.Context(), key); p != nil {
-		h.send(w, r, http.StatusOK, p.body, p.etag)
+		h.sendAs(w, r, http.StatusOK, p.kind, p.body, p.etag)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
@@ -155,7 +162,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		defer h.queue.Release()
 		// Others who waited for the same page may have made it.
 		if p := h.kept(ctx, key); p != nil {
-			h.send(w, r, http.StatusOK, p.body, p.etag)
+			h.sendAs(w, r, http.StatusOK, p.kind, p.body, p.etag)
 			return
 		}
 		err = h.build(ctx, w, r, key)
@@ -200,17 +207,20 @@ func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		h.send(w, r, status, nil, "")
 		return nil
 	}
-	body, ok := h.render(w, r, template, content)
-	if !ok {
+	var body []byte
+	d, ok := content.(document)
+	if ok {
+		body = d.Body
+	} else if body, ok = h.render(w, r, template, content); !ok {
 		return nil
 	}
 	etag := ""
 	if status == http.StatusOK {
 		sum := sha256.Sum256(body)
 		etag = `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
-		h.cache.put(&kept{key: key, made: made, body: body, etag: etag, sources: sources})
+		h.cache.put(&kept{key: key, made: made, kind: d.Type, body: body, etag: etag, sources: sources})
 	}
-	h.send(w, r, status, body, etag)
+	h.sendAs(w, r, status, d.Type, body, etag)
 	return nil
 }
 
@@ -246,10 +256,15 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, template string
 	return body.Bytes(), true
 }
 
-// send sends a page, or 304 if the browser has it already.
+// send is sendAs for HTML.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, body []byte, etag string) {
+	h.sendAs(w, r, status, "", body, etag)
+}
+
+// sendAs sends a page of a content type, by default HTML, or 304 if the browser has it already.
+func (h *Handler) sendAs(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte, etag string) {
 	to := w.Header()
-	to.Set("Content-Type", "text/html; charset=utf-8")
+	to.Set("Content-Type", cmp.Or(kind, "text/html; charset=utf-8"))
 	if status >= http.StatusInternalServerError {
 		to.Set("Cache-Control", "no-store")
 	} else {

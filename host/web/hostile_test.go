@@ -25,7 +25,7 @@ var hostile = []string{
 
 // known are the elements that pages are made of, and what may be in their attributes.
 var known = map[string]string{
-	"html": "lang", "head": "", "meta": "charset name content", "link": "rel href", "style": "", "title": "", "body": "", "header": "", "main": "", "footer": "",
+	"html": "lang", "head": "", "meta": "charset name content property", "link": "rel href type title", "style": "", "title": "", "body": "", "header": "", "main": "", "footer": "",
 	"a": "href title rel class aria-current", "article": "id class", "section": "class aria-label", "label": "",
 	"svg": "viewBox aria-hidden", "path": "d fill stroke stroke-width stroke-linecap", "bdi": "", "h1": "", "h2": "id class", "h3": "id class", "h4": "id class", "h5": "id class", "h6": "id class", "small": "",
 	"thead": "", "blockquote": "", "hr": "", "strong": "", "em": "", "del": "", "i": "", "kbd": "",
@@ -253,7 +253,7 @@ func TestOddEvents(t *testing.T) {
 		w.publish(event("owl", 0, now, content))
 		d := w.get("/"+npub("owl")+"/nest").status(t, 200)
 		d.has(t, "at an impossible time", "(no title)", "Issues 2 open", "Maintainers "+shortKey(npub("owl")))
-		d.hasNot(t, "Pull requests", "Patches", "State signed")
+		d.hasNot(t, "Pull requests 1", "Patches 1", "State signed")
 		d.tame(t)
 		w.stored = w.stored[:len(w.stored)-1]
 	}

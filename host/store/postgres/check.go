@@ -30,7 +30,7 @@ func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, repor
 	}
 	began := time.Now()
 	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		c := &checker{tx: tx, keys: &s.keys, verify: verify, report: report}
+		c := &checker{tx: tx, keys: &s.keys, verify: verify, report: report, usage: semantics.UsageChanges{}}
 		err := c.run(ctx)
 		checked = c.events
 		return err
@@ -52,6 +52,7 @@ type checker struct {
 	report func(string)
 	total  semantics.Total
 	events int64
+	usage  semantics.UsageChanges
 }
 
 func (c *checker) problem(format string, args ...any) { c.report(fmt.Sprintf(format, args...)) }
@@ -88,6 +89,9 @@ func (c *checker) run(ctx context.Context) error {
 	}
 	if t.Held != n || t.HeldBytes != size {
 		c.problem("totals: %d held events of %d bytes noted, %d of %d held", t.Held, t.HeldBytes, n, size)
+	}
+	if err := c.checkUsage(ctx); err != nil {
+		return err
 	}
 	return c.conflicts(ctx)
 }
@@ -137,7 +141,13 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 			e, err := wire.ParseEvent(r.json)
 			if err != nil {
 				c.problem("%s %d (id %x): its text cannot be read: %v", name, r.seq, r.id, err)
+				if t == stored {
+					c.usage.AddRow(usageRow(r.pubkey, r.kind, r.json))
+				}
 				continue
+			}
+			if t == stored {
+				c.usage.Add(e)
 			}
 			c.row(name, r, e, t)
 			want.add(c.keys, t, e, r.seq)

@@ -237,7 +237,7 @@ func (r rows) RemoveHeld(list []*purgatory.Row) error {
 	for i, h := range list {
 		numbers[i] = h.Number
 	}
-	_, err := r.tx.deleteReturning(held, `DELETE FROM held WHERE seq = ANY($1) RETURNING seq, json`, numbers)
+	_, err := r.tx.deleteReturning(held, `DELETE FROM held WHERE seq = ANY($1) RETURNING `+goneColumns, numbers)
 	return err
 }
 

@@ -160,6 +160,7 @@ func (r rows) RemoveVersion(v *semantics.Version) (*host.Event, error) {
 		return removed[0], nil
 	}
 	tx.gone(stored, int64(len(v.JSON)))
+	tx.usage.Remove(old)
 	tx.old = append(tx.old, v.Seq)
 	tx.oldTags.add(&tx.s.keys, stored, old, v.Seq)
 	return old, nil
@@ -171,6 +172,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	tx.total.Seq++
 	tx.total.Events++
 	tx.total.Bytes += int64(len(e.JSON))
+	tx.usage.Add(e)
 	tx.work++
 	seq = tx.total.Seq
 	expires := expiry(e)
@@ -205,7 +207,7 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 		if err == nil {
 			removed, err = tx.deleteReturning(stored, `
 				DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE expires <= $1 ORDER BY expires, seq LIMIT $2)
-				RETURNING seq, json`, now, limit)
+				RETURNING `+goneColumns, now, limit)
 		}
 		return err
 	})
@@ -257,7 +259,7 @@ func (r rows) Remove(events []semantics.Stored) ([]*host.Event, error) {
 	for i, e := range events {
 		numbers[i] = e.Seq
 	}
-	return r.tx.deleteReturning(stored, `DELETE FROM event WHERE seq = ANY($1) RETURNING seq, json`, numbers)
+	return r.tx.deleteReturning(stored, `DELETE FROM event WHERE seq = ANY($1) RETURNING `+goneColumns, numbers)
 }
 
 // AddTombstones notes that the author deleted these ids.

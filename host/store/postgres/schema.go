@@ -34,7 +34,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2, 2, 6}, map[int]func(context.Context, pgx.Tx) error{5: indexWords}}
+var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -310,6 +310,17 @@ ALTER TABLE total
 `, `
 -- The rows of words in table tag: see fills. A program that does not know of them would leave
 -- those of the events that it removes.
+`, `
+-- What authors, repositories and kinds take: see package semantics. The fill counts what is stored.
+-- A program that does not know of the table would make it wrong.
+CREATE TABLE usage (
+	class  smallint NOT NULL, -- see host.UsageClass
+	key    bytea    NOT NULL, -- see host.UsageKey
+	events bigint   NOT NULL,
+	bytes  bigint   NOT NULL, -- of their json
+	git    bigint   NOT NULL, -- bytes of git data
+	PRIMARY KEY (class, key)
+) WITH (fillfactor = 50);
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's

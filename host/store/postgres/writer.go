@@ -40,7 +40,8 @@ type Tx struct {
 	removedTotal  int64   // events removed
 	expiryChanged bool    // what expires has changed
 	holdChanged   bool    // when something in purgatory is due has changed
-	failed        error   // the first error
+	usage         semantics.UsageChanges
+	failed        error // the first error
 	done          bool
 	panicked      bool // the connection may be in the middle of an exchange
 
@@ -182,6 +183,7 @@ func (tx *Tx) seal(token []byte) error {
 	changed := tx.work > 0 || tx.expiryChanged || tx.holdChanged
 	if changed || len(tx.changes) > 0 {
 		commits++
+		queueUsage(&b, tx.usage.Rows())
 		t := tx.total
 		const sql = `
 			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, hidden = $6, hidden_bytes = $7,
@@ -321,12 +323,17 @@ func (tx *Tx) row(sql string, args []any, into ...any) (bool, error) {
 	return err == nil, err
 }
 
-// deleteReturning runs a statement that deletes rows of table event or held and returns their seq and
-// json, and takes their tags away too. Events that cannot be read any more are left out.
+// goneColumns are what deleteReturning reads of rows that a statement deletes.
+const goneColumns = `seq, json, pubkey, kind`
+
+// deleteReturning runs a statement that deletes rows of table event or held and returns their
+// goneColumns, and takes their tags away too. Events that cannot be read any more are left out.
 func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event, error) {
 	type taken struct {
-		seq  int64
-		json []byte
+		seq    int64
+		json   []byte
+		pubkey []byte
+		kind   int32
 	}
 	ctx, cancel := call()
 	defer cancel()
@@ -334,7 +341,9 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 	if err != nil {
 		return nil, err
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r taken, err error) { return r, row.Scan(&r.seq, &r.json) })
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r taken, err error) {
+		return r, row.Scan(&r.seq, &r.json, &r.pubkey, &r.kind)
+	})
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -350,9 +359,15 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 			// One damaged row must not stop every batch that touches it.
 			tx.s.log.Error("remove damaged event", "table", t.event, "seq", r.seq, "err", err)
 			damaged = append(damaged, r.seq)
+			if t == stored {
+				tx.usage.RemoveRow(usageRow(r.pubkey, r.kind, r.json))
+			}
 			continue
 		}
 		events = append(events, e)
+		if t == stored {
+			tx.usage.Remove(e)
+		}
 		tags.add(&tx.s.keys, t, e, r.seq)
 	}
 	if len(tags.key) > 0 {

@@ -145,7 +145,7 @@ func (w *world) event(now int64) *host.Event {
 		copy(e.ID[:], []byte{1, 2, 3, 4, 5, 6, 7, 8})
 	}
 	for range w.IntN(4) {
-		tag := pick(w, "e", "p", "t", "T", "d", "-", "alt", "é", "maintainers", "subject")
+		tag := pick(w, "e", "p", "t", "T", "d", "-", "alt", "é", "maintainers", "subject", "a")
 		e.Tags = append(e.Tags, host.Tag{tag, w.value(tag), w.value("x")}[:w.IntN(3)+1])
 	}
 	if kind == host.KindDeletion {
@@ -170,6 +170,8 @@ func (w *world) value(tag string) string {
 		}
 	case "p", "maintainers":
 		return host.PubKey{byte(w.IntN(4))}.String()
+	case "a":
+		return pick(w, "30617:", "30023:") + host.PubKey{byte(w.IntN(4))}.String() + ":" + w.value("d")
 	}
 	return pick(w, "", "mylib", "mylib-extra", "x", "\x00\"")
 }

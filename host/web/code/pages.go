@@ -115,6 +115,11 @@ type Request struct {
 	About      string // changes when what pages say of the repository does
 	Rest       string // what follows Base and a slash, escaped
 
+	// Href and Mention are those of [markdown.Options], for texts in the repository. Nil: no links
+	// to elsewhere.
+	Href    func(destination string) string
+	Mention func(code string) (label, href string)
+
 	git *gitread.Repository
 }
 

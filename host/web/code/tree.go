@@ -91,13 +91,7 @@ func (p *Pages) tree(q *Request, segments []string) (*Page, error) {
 	if v.Last, err = q.lastChange(t, at); err != nil {
 		return nil, err
 	}
-	rows := slices.Clone(entries)
-	slices.SortStableFunc(rows, func(a, b gitread.Entry) int {
-		if folder := a.Mode == gitread.ModeTree; folder != (b.Mode == gitread.ModeTree) {
-			return map[bool]int{true: -1, false: 1}[folder]
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	rows := sortedEntries(entries)
 	if len(rows) > maxEntries {
 		v.Hidden, rows = len(rows)-maxEntries, rows[:maxEntries]
 	}
