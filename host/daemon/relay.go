@@ -115,7 +115,7 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 		Nodes:    nodes,
 		Disk:     core.Disk,
 		Service:  service,
-		Store:    facts{core.Store},
+		Store:    repos.WithHidden(facts{core.Store}),
 		Pipeline: pipeline,
 		Policy:   core.Plugins,
 		Log:      d.log,
@@ -123,6 +123,8 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 		Jobs:     orProcessors(d.cfg.GitPushes, 1),
 		Maintain: d.cfg.Maintenance,
 		PullRefs: d.cfg.PullRefs,
+
+		Moderation: core.Moderation,
 	})
 }
 
@@ -173,6 +175,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		NIPs:        relay.NIPs(),
 		About:       describe(d.cfg, core.Plugins),
 		Hunt:        searchOf(hunter),
+		Moderation:  core.Moderation,
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
