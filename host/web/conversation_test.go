@@ -78,6 +78,12 @@ func TestIssue(t *testing.T) {
 	}
 	w.get(strings.Replace(pathOf(issue, "issues"), "/nest/", "/nest.git/", 1)).status(t, 200)
 
+	json := w.raw(pathOf(issue, "issues") + ".json")
+	if json.Body.String() != string(issue.JSON) || json.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%s: %s", json.Header(), json.Body)
+	}
+	w.get(pathOf(issue, "pulls")+".json").status(t, 404)
+
 	// It is no page of another kind, of another repository, nor of a comment.
 	w.host(w.publish(announce("owl", "other")))
 	for _, path := range []string{pathOf(issue, "pulls"), pathOf(first, "issues"), strings.Replace(pathOf(issue, "issues"), "/nest/", "/other/", 1), pathOf(issue, "issues") + "x", pathOf(issue, "issues") + "/x"} {
