@@ -44,8 +44,9 @@ const (
 
 // conversations returns the page of a path below a repository, nil if it has none.
 func (h *Handler) conversations(repo grasp.Repo, rest string) page {
-	if name, ok := strings.CutSuffix(rest, ".atom"); ok && !strings.Contains(name, "/") {
-		return h.feed(repo, name)
+	first, ref, _ := strings.Cut(rest, "/")
+	if name, ok := strings.CutSuffix(first, ".atom"); ok {
+		return h.feed(repo, name, ref)
 	}
 	name, rest, more := strings.Cut(rest, "/")
 	i := slices.IndexFunc(sections[:], func(s section) bool { return s.Name == name })
