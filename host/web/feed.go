@@ -87,7 +87,7 @@ func (h *Handler) codeFeed(repo grasp.Repo, name, ref string) page {
 		at := urls.of(repo)
 		title := orElse(line(a.stored.Name, maxName), at.Identifier)
 		q := h.codeOf(r, git, &at, title, a.stored.Name)
-		var list []code.News
+		var list []code.FeedEntry
 		if name == "log" {
 			var of string
 			of, list, err = h.pages.Commits(ctx, q, ref)

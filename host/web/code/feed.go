@@ -9,11 +9,11 @@ import (
 	"talon/host/web/text"
 )
 
-// maxNews bounds the entries of a feed.
-const maxNews = 20
+// maxFeed bounds the entries of a feed.
+const maxFeed = 20
 
-// News is a commit or a tag as feeds have it.
-type News struct {
+// FeedEntry is a commit or a tag as feeds have it.
+type FeedEntry struct {
 	Title  string
 	Author string
 	Path   string // of its page
@@ -23,7 +23,7 @@ type News struct {
 
 // Commits returns the newest commits of a ref, by default of HEAD. Segments is the ref as in paths,
 // escaped. It also returns the ref for the eye. Its errors are those of Page.
-func (p *Pages) Commits(ctx context.Context, q *Request, ref string) (name string, list []News, err error) {
+func (p *Pages) Commits(ctx context.Context, q *Request, ref string) (name string, list []FeedEntry, err error) {
 	if q.git, err = p.reader.Open(ctx, q.Repo, q.By); err != nil {
 		return "", nil, err
 	}
@@ -41,10 +41,10 @@ func (p *Pages) Commits(ctx context.Context, q *Request, ref string) (name strin
 	if err != nil || !ok {
 		return "", nil, orNotFound(err)
 	}
-	ids, _, err := q.git.Log(t.Commit, 0, maxNews)
+	ids, _, err := q.git.Log(t.Commit, 0, maxFeed)
 	for i := 0; err == nil && i < len(ids); i++ {
-		var n News
-		if n, err = q.news(ids[i]); err == nil {
+		var n FeedEntry
+		if n, err = q.feedEntry(ids[i]); err == nil {
 			n.Path = q.Base + "/commit/" + ids[i]
 			list = append(list, n)
 		}
@@ -53,7 +53,7 @@ func (p *Pages) Commits(ctx context.Context, q *Request, ref string) (name strin
 }
 
 // Tags returns the tags with the highest versions. Its errors are those of Page.
-func (p *Pages) Tags(ctx context.Context, q *Request) (list []News, err error) {
+func (p *Pages) Tags(ctx context.Context, q *Request) (list []FeedEntry, err error) {
 	if q.git, err = p.reader.Open(ctx, q.Repo, q.By); err != nil {
 		return nil, err
 	}
@@ -65,12 +65,12 @@ func (p *Pages) Tags(ctx context.Context, q *Request) (list []News, err error) {
 		}
 	}
 	slices.SortFunc(names, func(a, b string) int { return text.Natural(b, a) })
-	for _, name := range names[:min(len(names), maxNews)] {
+	for _, name := range names[:min(len(names), maxFeed)] {
 		t, err := q.git.Named(name)
 		if err != nil {
 			return nil, err
 		}
-		n, err := q.news(t.Commit)
+		n, err := q.feedEntry(t.Commit)
 		if err != nil {
 			continue // a tag of something else than a commit
 		}
@@ -80,13 +80,13 @@ func (p *Pages) Tags(ctx context.Context, q *Request) (list []News, err error) {
 	return list, nil
 }
 
-func (q *Request) news(id string) (News, error) {
+func (q *Request) feedEntry(id string) (FeedEntry, error) {
 	c, err := q.git.Commit(id)
 	if err != nil {
-		return News{}, err
+		return FeedEntry{}, err
 	}
 	one := q.changeOf(c)
-	return News{Title: one.Subject, Author: one.Author, Commit: id, When: c.Committer.When}, nil
+	return FeedEntry{Title: one.Subject, Author: one.Author, Commit: id, When: c.Committer.When}, nil
 }
 
 func orNotFound(err error) error {
