@@ -69,6 +69,7 @@ var allowed = map[string]string{
 	"host/plugin/plugintest":    "host/bundle internal/race internal/testkit",
 	"host/purgatory":            "host host/bound host/store/semantics host/wire",
 	"host/maintainers":          "host host/wire sdk/grasp",
+	"host/orphans":              "host host/contain host/maintainers host/wire sdk/grasp",
 	"host/users":                "host host/bound host/maintainers sdk/grasp",
 	"host/gitrepo":              "host host/bound internal/durable internal/recent internal/smallfile sdk/nip19",
 	"host/githttp":              "host host/bound host/contain host/gitrepo",

@@ -158,6 +158,18 @@ func (tx *memoryTx) SweepHeld(now int64, limit int) (changes []host.HeldChange, 
 	return changes, nil
 }
 
+func (tx *memoryTx) Remove(ids []host.ID) (removed []*host.Event, err error) {
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	for _, id := range ids {
+		if e := tx.m.events[id]; e != nil {
+			removed = append(removed, e)
+		}
+	}
+	tx.removed = append(tx.removed, removed...)
+	return removed, nil
+}
+
 func (tx *memoryTx) AddModeration(list []moderation.Row, now int64) ([]moderation.Row, error) {
 	return moderation.Add(&tx.m.log, list, now)
 }

@@ -221,6 +221,29 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 	return removed, nil
 }
 
+// Remove removes the stored events among these ids, and returns them. Nobody has deleted them: a
+// copy that comes later may be stored.
+func (tx *Tx) Remove(ids []host.ID) (removed []*host.Event, err error) {
+	if err := tx.ready(); err != nil {
+		return nil, fmt.Errorf("remove events: %w", err)
+	}
+	err = contained(tx, func() error {
+		found, err := rows{tx}.StoredByID(ids)
+		if err == nil && len(found) > 0 {
+			removed, err = rows{tx}.Remove(found)
+		}
+		return err
+	})
+	if err != nil {
+		tx.failed = err
+		return nil, fmt.Errorf("remove events: %w", err)
+	}
+	if tx.others > 0 {
+		tx.changes.removed(removed)
+	}
+	return removed, nil
+}
+
 // StoredByID returns the stored events among those ids.
 func (r rows) StoredByID(ids []host.ID) ([]semantics.Stored, error) {
 	return r.stored(`id = ANY($1)`, idBytes(ids))

@@ -86,6 +86,7 @@ type Tx interface {
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	Remove(ids []host.ID) (removed []*host.Event, err error)
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 	Commit() error
 	Rollback() error
@@ -99,6 +100,7 @@ func Run(t *testing.T, x Engine) {
 	}{
 		{"Model", testModel},
 		{"Put", testPut},
+		{"Remove", testRemove},
 		{"PutRefusesEphemeral", testPutRefusesEphemeral},
 		{"TagValues", testTagValues},
 		{"ManyTags", testManyTags},
