@@ -51,6 +51,10 @@ func (f *fakePlugins) SetMode(_ context.Context, name string, m sidecar.Mode) (p
 	return f.change("mode %s %s", name, m)
 }
 
+func (f *fakePlugins) Set(_ context.Context, name string, list []sidecar.Assignment) (plugin.Status, error) {
+	return f.change("set %s %v", name, list)
+}
+
 func (f *fakePlugins) Record(_ context.Context, o plugin.Recording, write func([]byte) error) (plugin.Recorded, error) {
 	f.asked = append(f.asked, fmt.Sprintf("record %q %v %d %+v", o.Plugin, o.For, o.Max, o.Redact))
 	if f.refuse != nil {
