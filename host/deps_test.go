@@ -295,6 +295,7 @@ var linksC = map[string]string{
 var testsLinkC = map[string]string{
 	"host/ingest":           "host/store",
 	"host/repos":            "host/store and host/schnorr",
+	"host/orphans":          "host/store",
 	"cmd/internal/gitcheck": "host/store",
 	"host/gitfetch":         "host/store",
 	"host/plugin/state":     "host/store",
