@@ -90,7 +90,7 @@ var allowed = map[string]string{
 	"host/web":                  "host host/bound host/gitread host/gitrepo host/maintainers host/web/code host/web/markdown host/web/text host/wire sdk/grasp sdk/nip19",
 	"host/web/code":             "host/bound host/gitread host/gitrepo host/web/markdown host/web/text internal/recent",
 	"host/web/text":             "",
-	"host/gitread":              "host/bound host/gitrepo internal/recent",
+	"host/gitread":              "host/bound host/contain host/gitrepo internal/recent",
 	"host/web/markdown":         "host/web/text",
 	"host/netguard":             "",
 	"host/throttle":             "sdk/abi",

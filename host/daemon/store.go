@@ -35,6 +35,7 @@ type Store interface {
 	host.HeldFacts
 	repos.HeldStore
 	repos.Placeholders
+	repos.Usages
 
 	Get(ctx context.Context, id host.ID) ([]byte, error)
 	Referenced(ctx context.Context, idOrAddress string) (bool, error)
@@ -48,6 +49,9 @@ type Store interface {
 
 	// Moderation returns the rows of the moderation log after a number.
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
+
+	// LargestUsage returns the authors, repositories or kinds that take most bytes.
+	LargestUsage(ctx context.Context, class host.UsageClass, limit int) ([]host.UsageRow, error)
 
 	// Export yields every stored event, oldest first; yield may wait.
 	Export(ctx context.Context, yield func(json []byte) error) error

@@ -56,6 +56,7 @@ type Store interface {
 	host.RepoFacts
 	HeldStore
 	Placeholders
+	Usages
 }
 
 // HeldStore reads purgatory and tombstones.
