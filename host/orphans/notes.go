@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"talon/host"
 	"talon/host/contain"
 	"talon/host/wire"
@@ -76,9 +74,6 @@ type announcement struct {
 func New(cfg Config) *Sweeper {
 	return &Sweeper{cfg: cfg, unsaved: make(map[string]*announcement)}
 }
-
-// Collectors returns none: the removal of an event counts where it happens.
-func (s *Sweeper) Collectors() []prometheus.Collector { return nil }
 
 // Publish notes the deletions among the events of a commit. Follow comes next.
 func (s *Sweeper) Publish(events []host.Published) {
