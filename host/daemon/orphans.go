@@ -35,7 +35,11 @@ func (o orphanRole) Follow(removed []*host.Event, held []host.HeldChange) {
 func (d *Daemon) openOrphans(ctx context.Context, core *Core) (*orphanRole, error) {
 	r, err := openRole(ctx, "orphans", core.Node, d.parts, d.log, func(context.Context) (orphanPart, error) {
 		return orphanPart{orphans.New(orphans.Config{
-			Store: facts{core.Store}, Policy: core.Plugins, Remove: core.Pipeline.Remove, Panics: d.parts, Log: d.log, Now: time.Now,
+			Store: facts{core.Store}, Policy: core.Plugins, Panics: d.parts, Log: d.log, Now: time.Now,
+			Remove: func(ctx context.Context, ids []host.ID) (int, error) {
+				out, err := core.Pipeline.TakeDown(ctx, host.Takedown{Purge: ids})
+				return len(out.Removed), err
+			},
 		})}, nil
 	})
 	if err != nil {

@@ -158,16 +158,15 @@ func (tx *memoryTx) SweepHeld(now int64, limit int) (changes []host.HeldChange, 
 	return changes, nil
 }
 
-func (tx *memoryTx) Remove(ids []host.ID) (removed []*host.Event, err error) {
+func (tx *memoryTx) TakeDown(t host.Takedown, _ int64) (out host.TakedownOutcome, err error) {
 	tx.m.mu.Lock()
 	defer tx.m.mu.Unlock()
-	for _, id := range ids {
+	for _, id := range append(slices.Clone(t.Hide), t.Purge...) {
 		if e := tx.m.events[id]; e != nil {
-			removed = append(removed, e)
+			tx.removed, out.Removed = append(tx.removed, e), append(out.Removed, e)
 		}
 	}
-	tx.removed = append(tx.removed, removed...)
-	return removed, nil
+	return out, nil
 }
 
 func (tx *memoryTx) AddModeration(list []moderation.Row, now int64) ([]moderation.Row, error) {

@@ -79,9 +79,9 @@ func (w *world) restart() {
 			if err != nil {
 				return 0, err
 			}
-			removed, err := tx.Remove(ids)
+			out, err := tx.TakeDown(host.Takedown{Purge: ids}, w.now.Unix())
 			w.must(err)
-			return len(removed), tx.Commit()
+			return len(out.Removed), tx.Commit()
 		},
 	})
 }

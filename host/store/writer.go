@@ -187,23 +187,3 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 	}
 	return removed, nil
 }
-
-// Remove removes the stored events among these ids, and returns them. Nobody has deleted them: a
-// copy that comes later may be stored.
-func (tx *Tx) Remove(ids []host.ID) (removed []*host.Event, err error) {
-	if err := tx.ready(); err != nil {
-		return nil, fmt.Errorf("remove events: %w", err)
-	}
-	removed, err = contained(tx, func() ([]*host.Event, error) {
-		found, err := rows{tx}.StoredByID(ids)
-		if err != nil {
-			return nil, err
-		}
-		return rows{tx}.Remove(found)
-	})
-	if err != nil {
-		tx.failed = err
-		return nil, fmt.Errorf("remove events: %w", err)
-	}
-	return removed, nil
-}
