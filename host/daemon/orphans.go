@@ -37,7 +37,7 @@ func (d *Daemon) openOrphans(ctx context.Context, core *Core) (*orphanRole, erro
 		return orphanPart{orphans.New(orphans.Config{
 			Store: facts{core.Store}, Policy: core.Plugins, Panics: d.parts, Log: d.log, Now: time.Now,
 			Remove: func(ctx context.Context, ids []host.ID) (int, error) {
-				out, err := core.Pipeline.TakeDown(ctx, host.Takedown{Purge: ids})
+				out, err := core.Pipeline.TakeDown(ctx, host.Takedown{Drop: ids})
 				return len(out.Removed), err
 			},
 		})}, nil

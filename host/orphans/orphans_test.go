@@ -79,7 +79,7 @@ func (w *world) restart() {
 			if err != nil {
 				return 0, err
 			}
-			out, err := tx.TakeDown(host.Takedown{Purge: ids}, w.now.Unix())
+			out, err := tx.TakeDown(host.Takedown{Drop: ids}, w.now.Unix())
 			w.must(err)
 			return len(out.Removed), tx.Commit()
 		},
