@@ -28,6 +28,7 @@ import (
 	"talon/host/contain"
 	"talon/host/githttp"
 	"talon/host/ingest/retry"
+	"talon/host/moderation/enforce"
 	"talon/host/plugin/guest"
 	"talon/host/relay"
 	"talon/host/relaysync"
@@ -148,6 +149,7 @@ type parts struct {
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
 	backups    *backups
+	enforcer   *enforce.Enforcer
 	database   reachability
 	guards     []*contain.Guard
 }
@@ -178,6 +180,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	p.backups.full = core.Space.Full
+	p.enforcer = core.newEnforcer(nil)
 	p.ticks = d.openTicks(core)
 	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, p.health), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
@@ -283,7 +286,8 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
 	bring(p.core.Users.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Reload: d.Reload, Panics: d.admin}
+	bring(p.enforcer.Run)
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer}, Reload: d.Reload, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)

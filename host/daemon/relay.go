@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -113,7 +114,7 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 		Nodes:    nodes,
 		Disk:     core.Disk,
 		Service:  service,
-		Store:    facts{core.Store},
+		Store:    repos.WithHidden(facts{core.Store}),
 		Pipeline: pipeline,
 		Policy:   core.Plugins,
 		Log:      d.log,
@@ -121,6 +122,8 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 		Jobs:     orProcessors(d.cfg.GitPushes, 1),
 		Maintain: d.cfg.Maintenance,
 		PullRefs: d.cfg.PullRefs,
+
+		Moderation: core.Moderation,
 	})
 }
 
@@ -156,6 +159,12 @@ func orProcessors(n, each int) int {
 
 // openPages makes the pages for people.
 func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *huntRole) (*web.Handler, error) {
+	reader, err := gitread.Open(gitread.Options{
+		Scheduler: core.Disk.Announced.Scheduler(), Log: d.log, Panics: d.parts, Archives: filepath.Join(d.cfg.Data, "archives"),
+	})
+	if err != nil {
+		return nil, err
+	}
 	return web.New(web.Config{
 		Name:        d.cfg.Name,
 		Description: d.cfg.Description,
@@ -165,10 +174,11 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		NIPs:        relay.NIPs(),
 		About:       describe(d.cfg, core.Plugins),
 		Hunt:        searchOf(hunter),
+		Moderation:  core.Moderation,
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
-	}, web.Deps{Facts: facts{core.Store}, Git: repositories, Code: gitread.New(core.Disk.Announced.Scheduler())})
+	}, web.Deps{Facts: facts{core.Store}, Git: repositories, Code: reader})
 }
 
 // searchOf tells the pages how the hunt goes, if there is one.

@@ -21,6 +21,7 @@ import (
 	"talon/host/repos"
 	"talon/host/store"
 	"talon/host/store/postgres"
+	"talon/host/store/semantics"
 	"talon/host/users"
 )
 
@@ -45,6 +46,11 @@ type Store interface {
 	Relay(ctx context.Context, about, url string) ([]byte, error)
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
+
+	// HiddenBy returns hidden events, by the filters of semantics.HiddenKeys; HiddenAfter returns
+	// them in the order of their numbers.
+	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
+	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
 
 	// Moderation returns the rows of the moderation log after a number.
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)

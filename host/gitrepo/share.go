@@ -223,9 +223,20 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 	}
 	defer release()
 	s := r.store(identifier, format)
+	unlockGraph, err := r.locks.lock(ctx, s.graphKey())
+	if err != nil {
+		return err
+	}
+	defer unlockGraph()
 	members, err := s.members()
 	if err != nil {
 		return err
+	}
+	// Filters of paths take long, so they are made before anybody has to wait.
+	if isBare(s.dir) {
+		if err := s.growGraph(ctx, members, true); err != nil {
+			return fmt.Errorf("collect shared objects: %w", err)
+		}
 	}
 	unlock, err := r.LockAll(ctx, members...)
 	if err != nil {
@@ -270,6 +281,10 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 		return fmt.Errorf("collect shared objects: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.objectsGone()) }() // before the locks are given back: whoever gets one next sees it
+	// Git takes a commit of the graph for one that is there, so what goes leaves the graph first.
+	if err := s.replaceGraph(ctx, len(tips) == 0); err != nil {
+		return fmt.Errorf("collect shared objects: %w", err)
+	}
 	args := []string{"--git-dir=.", "repack", "--quiet", "-d", "--cruft",
 		fmt.Sprintf("--cruft-expiration=%d.seconds.ago", int64(grace.Seconds()))}
 	if _, err := r.git.run(ctx, s.dir, nil, args...); err != nil {

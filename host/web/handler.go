@@ -42,6 +42,7 @@ import (
 	"talon/host/bound"
 	"talon/host/gitread"
 	"talon/host/gitrepo"
+	"talon/host/moderation"
 	"talon/host/web/code"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -84,7 +85,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if h.serveGoGet(w, r) {
+	if h.takenDown(w, r) || h.serveGoGet(w, r) {
 		return
 	}
 	build := h.route(r)
@@ -394,6 +395,9 @@ type Config struct {
 	// there is none. Nil: there never is one.
 	Hunt func(identifier string) (Hunt, bool)
 
+	// Moderation is the operator's log of what is taken down; nil is an empty one.
+	Moderation *moderation.Log
+
 	// Proxies are the reverse proxies whose X-Forwarded-Proto is believed.
 	Proxies []netip.Prefix
 
@@ -413,6 +417,7 @@ type Hunt struct {
 
 func (c *Config) setDefaults() {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Moderation = cmp.Or(c.Moderation, new(moderation.Log))
 	if c.Client == nil {
 		c.Client = func(*http.Request) netip.Addr { return netip.Addr{} }
 	}
