@@ -182,9 +182,12 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	p.backups.full = core.Space.Full
 	p.enforcer = core.newEnforcer(nil)
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, p.health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.withManagement(core, d.front(p.git, p.pages, p.registry, p.health)), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	rc.Banned = core.banned
+	if d.managed() {
+		rc.Info.NIPs = []int{managementNIP}
+	}
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,
 		Store:  core.Store,

@@ -123,6 +123,7 @@ type Info struct {
 	Icon        string
 	Software    string
 	Version     string
+	NIPs        []int // that the server supports beside those of the relay and of its policies
 
 	// Limitation are further members of "limitation", such as max_event_tags,
 	// whose limits the policy keeps. Extra are further members of the document.
