@@ -23,7 +23,7 @@ func (d *Daemon) withManagement(core *Core, next http.Handler) http.Handler {
 	api := d.http.Handler(management.New(management.Config{
 		Operators:  keysOf(d.cfg.Operators),
 		Moderators: keysOf(d.cfg.Moderators),
-		Domain:     d.cfg.Domain,
+		Domains:    d.cfg.Domains,
 		Log:        core.Moderation,
 		Moderate:   core.Pipeline.Moderate,
 		Verify:     schnorr.Verify,

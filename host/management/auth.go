@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,10 +109,11 @@ func (h *Handler) here(at string, r *http.Request) bool {
 	default:
 		return false
 	}
-	domain := h.cfg.Domain
-	if domain == "" {
-		domain = r.Host
+	names := h.cfg.Domains
+	if len(names) == 0 {
+		names = []string{r.Host}
 	}
 	plain := func(s string) string { return strings.TrimSuffix(strings.ToLower(s), port) }
-	return plain(u.Host) == plain(domain) && strings.Trim(u.Path, "/") == strings.Trim(r.URL.Path, "/")
+	named := slices.ContainsFunc(names, func(name string) bool { return plain(u.Host) == plain(name) })
+	return named && strings.Trim(u.Path, "/") == strings.Trim(r.URL.Path, "/")
 }

@@ -45,9 +45,9 @@ type Config struct {
 	Operators  []host.PubKey // may call every method
 	Moderators []host.PubKey // may call those of events and authors
 
-	// Domain is the host[:port] under which clients know this relay. If it is empty, it is the
+	// Domains are the host[:port] under which clients know this relay. If there are none, it is the
 	// Host of the request.
-	Domain string
+	Domains []string
 
 	Log      *moderation.Log
 	Moderate func(ctx context.Context, rows []moderation.Row) (added []moderation.Row, err error)
