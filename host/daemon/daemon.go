@@ -143,6 +143,7 @@ type parts struct {
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
+	orphans    *orphanRole
 	git        *githttp.Handler
 	pages      *web.Handler
 	relay      *relay.Relay
@@ -168,6 +169,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	if p.hunter, err = d.openHunt(ctx, core, p.reconciler); err != nil {
+		return nil, err
+	}
+	if p.orphans, err = d.openOrphans(ctx, core); err != nil {
 		return nil, err
 	}
 	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
@@ -232,6 +236,7 @@ func (p *parts) followers() []follower {
 		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
+	list = append(list, follower{publish: p.orphans.Publish, follow: p.orphans.Follow})
 	if p.hunter != nil {
 		list = append(list, follower{follow: repos.Hunt{Hunter: *p.hunter}.Follow})
 	}
@@ -289,6 +294,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
 	bring(p.core.Users.Run)
+	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
 	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer}, Reload: d.Reload, Panics: d.admin}
 	if p.hunter != nil {
