@@ -46,7 +46,7 @@ func (h *Handler) claimed(r *http.Request) (key host.PubKey, e *host.Event, err 
 	if e, err = wire.ParseEvent(text); err != nil {
 		return key, nil, unauthorized("the authorization is not an event: %v", err)
 	}
-	if h.roles[e.PubKey] == nobody {
+	if h.roleOf(e.PubKey) == nobody {
 		return key, nil, failure{http.StatusForbidden, errors.New("this key has no role here: the options operators and moderators name those that have")}
 	}
 	return e.PubKey, e, nil

@@ -58,8 +58,7 @@ type Config struct {
 
 // Handler serves the API. It may be called by many goroutines.
 type Handler struct {
-	cfg   Config
-	roles map[host.PubKey]role
+	cfg Config
 
 	mu   sync.Mutex // guards used
 	used recent.Map[host.ID, struct{}]
@@ -78,15 +77,20 @@ func (r role) String() string { return [...]string{"nobody", "moderator", "opera
 
 // New returns a handler.
 func New(cfg Config) *Handler {
-	h := &Handler{cfg: cfg, roles: make(map[host.PubKey]role)}
+	h := &Handler{cfg: cfg}
 	h.used.Size = maxUsed
-	for _, key := range cfg.Moderators {
-		h.roles[key] = moderator
-	}
-	for _, key := range cfg.Operators {
-		h.roles[key] = operator
-	}
 	return h
+}
+
+// roleOf returns the role of a key. The operator names few keys.
+func (h *Handler) roleOf(key host.PubKey) role {
+	switch {
+	case slices.Contains(h.cfg.Operators, key):
+		return operator
+	case slices.Contains(h.cfg.Moderators, key):
+		return moderator
+	}
+	return nobody
 }
 
 // Wants reports whether a request is for the API.
@@ -158,13 +162,13 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 	m, known := methods[ask.Method]
 	switch {
 	case ask.Method == "supportedmethods":
-		return h.supported(h.roles[key]), nil
+		return h.supported(h.roleOf(key)), nil
 	case settings[ask.Method]:
 		return nil, badRequest("%s: the name, description and icon of this relay are options of its configuration (name, description, icon)", ask.Method)
 	case !known:
 		return nil, badRequest("unknown method %.40q: supportedmethods lists those that there are", ask.Method)
-	case h.roles[key] < m.role:
-		return nil, failure{http.StatusForbidden, fmt.Errorf("method %s needs the role %s, this key is a %s", ask.Method, m.role, h.roles[key])}
+	case h.roleOf(key) < m.role:
+		return nil, failure{http.StatusForbidden, fmt.Errorf("method %s needs the role %s, this key is a %s", ask.Method, m.role, h.roleOf(key))}
 	}
 	if m.list != nil {
 		return m.list(h.cfg.Log, h.cfg.Now().Unix()), nil
