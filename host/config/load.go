@@ -99,7 +99,7 @@ func (l *Loader) Load(lookupEnv func(string) (string, bool)) (*Config, error) {
 
 // check looks at what no option can say alone.
 func (c *Config) check() error {
-	if c.ACME && c.Domain == "" {
+	if c.ACME && len(c.Domains) == 0 {
 		return errors.New("option acme is true, and option domain is empty: name the domain that the certificate is for")
 	}
 	if c.DefaultLimit > c.MaxLimit {

@@ -159,7 +159,7 @@ func (a *authority) issue(csr string) {
 func (a *authority) serveTLS(t *testing.T, data string, h http.Handler) (d *Daemon, addr string) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	cfg := &config.Config{Data: data, Domain: "git.example.com", ACME: true, ACMEDirectory: a.URL + "/directory"}
+	cfg := &config.Config{Data: data, Domains: []string{"git.example.com"}, ACME: true, ACMEDirectory: a.URL + "/directory"}
 	d = &Daemon{cfg: cfg, log: log, conns: newConnections(8, nil, log), http: contain.New(contain.HTTP, log), tls: certificates(cfg, a.Client())}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -72,6 +72,9 @@ type Tx interface {
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
 
+	// TakeDown hides, purges or shows events.
+	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
+
 	// AddModeration adds rows to the moderation log, and returns those that were new.
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 

@@ -27,10 +27,10 @@ var hostile = []string{
 var known = map[string]string{
 	"html": "lang", "head": "", "meta": "charset name content property", "link": "rel href type title", "style": "", "title": "", "body": "", "header": "", "main": "", "footer": "",
 	"a": "href title rel class aria-current", "article": "id class", "section": "class aria-label", "label": "",
-	"svg": "viewBox aria-hidden", "path": "d fill stroke stroke-width stroke-linecap", "bdi": "", "h1": "", "h2": "id class", "h3": "id class", "h4": "id class", "h5": "id class", "h6": "id class", "small": "",
+	"svg": "viewBox aria-hidden", "path": "d fill stroke stroke-width stroke-linecap", "bdi": "", "h1": "class", "h2": "id class", "h3": "id class", "h4": "id class", "h5": "id class", "h6": "id class", "small": "",
 	"thead": "", "blockquote": "", "hr": "", "strong": "", "em": "", "del": "", "i": "", "kbd": "",
 	"p": "class", "code": "", "pre": "class tabindex", "b": "", "span": "class id title", "div": "class tabindex", "ul": "class", "ol": "class", "li": "class", "dl": "", "dt": "", "dd": "",
-	"br": "", "time": "datetime", "details": "", "summary": "",
+	"br": "", "time": "datetime", "details": "class id open", "summary": "",
 	"nav": "class aria-label", "table": "class", "tr": "class id", "td": "class colspan", "th": "class", "tbody": "", "img": "src alt loading", "audio": "src controls preload", "video": "src controls preload",
 	"form": "class action method role", "input": "name value type aria-label maxlength size placeholder", "button": "",
 }

@@ -70,6 +70,9 @@ type Store interface {
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 
+	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
+	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
+	Refused(ctx context.Context, yield func(semantics.RefusedID)) error
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
 	Usage(ctx context.Context, keys ...host.UsageKey) ([]host.Usage, error)
 	LargestUsage(ctx context.Context, class host.UsageClass, limit int) ([]host.UsageRow, error)
@@ -86,6 +89,7 @@ type Tx interface {
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 	Commit() error
 	Rollback() error
@@ -99,6 +103,7 @@ func Run(t *testing.T, x Engine) {
 	}{
 		{"Model", testModel},
 		{"Put", testPut},
+		{"Drop", testDrop},
 		{"PutRefusesEphemeral", testPutRefusesEphemeral},
 		{"TagValues", testTagValues},
 		{"ManyTags", testManyTags},
@@ -126,6 +131,8 @@ func Run(t *testing.T, x Engine) {
 		{"StateSweep", testStateSweep},
 		{"Relays", testRelays},
 		{"Moderation", testModeration},
+		{"TakeDown", testTakeDown},
+		{"HiddenModel", testHiddenModel},
 		{"Usage", testUsage},
 		{"GitUsage", testGitUsage},
 	} {
