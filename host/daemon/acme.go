@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/crypto/acme"
@@ -29,7 +30,9 @@ func certificates(cfg *config.Config, client *http.Client) *tls.Config {
 		if host, _, err := net.SplitHostPort(name); err == nil {
 			name = host
 		}
-		names = append(names, name)
+		if !strings.HasSuffix(name, ".onion") { // it has no certificate authority, and needs none
+			names = append(names, name)
+		}
 	}
 	manager := &autocert.Manager{
 		Prompt:     autocert.AcceptTOS,

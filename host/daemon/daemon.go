@@ -61,7 +61,7 @@ func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 	return &Daemon{
 		cfg: cfg, version: version, log: log, every: tickEvery,
 		conns: newConnections(cfg.Connections, cfg.Proxies, log), tls: certificates(cfg, &http.Client{Timeout: acmeTime}),
-		http:  contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
+		http: contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
 		hunt: contain.New(contain.Hunt, log), sync: contain.New(contain.Sync, log),
 		admin: contain.New(contain.Admin, log), parts: contain.New(contain.Daemon, log),
 	}
