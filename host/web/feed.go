@@ -80,7 +80,12 @@ func (h *Handler) codeFeed(repo grasp.Repo, name, ref string) page {
 		if err != nil {
 			return 0, "", nil, err
 		}
-		if a.stored == nil || git == nil {
+		// Read for the cache: the feed is made again when a ref moves.
+		_, _, here, err := h.git.Refs(ctx, address(repo))
+		if err != nil {
+			return 0, "", nil, err
+		}
+		if a.stored == nil || git == nil || !here {
 			return http.StatusNotFound, "message", notFound, nil
 		}
 		urls := h.urls(r)
