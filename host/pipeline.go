@@ -59,6 +59,13 @@ type Published struct {
 	Seq   int64 // as in Outcome; 0 for an ephemeral event
 }
 
+// AudienceChange is a change of who may receive a stored event. It is a removal and a
+// publication.
+type AudienceChange struct {
+	Before, After *Event
+	Seq           int64 // of After, as in Outcome
+}
+
 // Selection is the answer to a query by reference: what matched, in the order
 // in which it is to be sent. The text is fetched piece by piece, so that a long
 // answer is never whole in memory.
@@ -199,6 +206,8 @@ type HeldEvent struct {
 
 	// Dependent says that it waits for another held event, not for git data.
 	Dependent bool
+
+	Audience *Audience // as in Event
 }
 
 // Release says what is to be done because git data is complete.

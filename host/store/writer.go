@@ -133,9 +133,9 @@ func (tx *Tx) seal() (due nextDue, err error) {
 	}
 	if tx.work > 0 {
 		tx.total.Seq = tx.w.seq
-		const sql = `UPDATE total SET seq = ?, events = ?, bytes = ?, held = ?, held_bytes = ?`
+		const sql = `UPDATE total SET seq = ?, events = ?, bytes = ?, held = ?, held_bytes = ?, withheld = ?`
 		t := tx.total
-		if err := tx.w.conn.exec(sql, t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes); err != nil {
+		if err := tx.w.conn.exec(sql, t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Withheld); err != nil {
 			return due, err
 		}
 	}

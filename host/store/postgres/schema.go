@@ -16,6 +16,7 @@ import (
 
 	"talon/host"
 	"talon/host/store/semantics"
+	"talon/host/wire"
 )
 
 // layout is what a program knows of the schema.
@@ -30,7 +31,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2}}
+var present = layout{steps, []int{1, 2, 2, 2, 5}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -264,6 +265,13 @@ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER held_weigh AFTER INSERT OR DELETE ON held FOR EACH ROW EXECUTE FUNCTION held_weigh();
+`, `
+-- Who may receive an event (host.Audience), NULL: everybody. Columns kind of tables event and tag
+-- are higher by 65536 for a withheld event: see withheldKinds. Older programs would serve it to
+-- everybody.
+ALTER TABLE event ADD COLUMN audience bytea;
+ALTER TABLE held ADD COLUMN audience bytea;
+ALTER TABLE total ADD COLUMN withheld bigint NOT NULL DEFAULT 0; -- rows in event that have an audience
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's
@@ -447,10 +455,42 @@ func (r *tagRows) add(k *keyring, e *host.Event, seq int64) {
 	sortKey, expires := sortKeyOf(e), expiry(e)
 	one := func(key []byte) {
 		r.key, r.sortKey = append(r.key, key), append(r.sortKey, sortKey)
-		r.kind, r.seq, r.expires = append(r.kind, int32(e.Kind)), append(r.seq, seq), append(r.expires, expires)
+		r.kind, r.seq, r.expires = append(r.kind, indexKind(e)), append(r.seq, seq), append(r.expires, expires)
 	}
 	semantics.Tags(e, func(name byte, value string) { one(k.key(name, value)) })
 	semantics.Maintained(e, func(value string) { one(k.key(host.MaintainerOf, value)) })
+	e.Audience.Each(func(value string) { one(k.key(host.AudienceOf, value)) })
+}
+
+// withheldKinds is what a withheld event adds to its kind in the indexes of tables event and tag. So
+// the index rows of withheld events have spans of their own: whoever may not see them reads other
+// spans. A withheld event also has a row in table tag for each key and set of its audience.
+const withheldKinds = 1 << 16
+
+// indexKind is the kind of an event in the indexes.
+func indexKind(e *host.Event) int32 {
+	if e.Audience != nil {
+		return int32(e.Kind) + withheldKinds
+	}
+	return int32(e.Kind)
+}
+
+// audienceOf reads a column audience. Nobody receives an event of which it is damaged.
+func audienceOf(column []byte) *host.Audience {
+	a, err := host.ParseAudience(column)
+	if err != nil {
+		return host.Nobody
+	}
+	return a
+}
+
+// parseEvent reads an event of the columns json and audience.
+func parseEvent(json, audience []byte) (*host.Event, error) {
+	e, err := wire.ParseEvent(json)
+	if err == nil {
+		e.Audience = audienceOf(audience)
+	}
+	return e, err
 }
 
 // expiry is when the event expires, nil if it does not.
