@@ -128,10 +128,11 @@ const (
 	ShadowReject               // answer OK true, do not store
 	Hold                       // keep it in purgatory
 	RequireAuth                // refuse it until the client authenticates
+	Restrict                   // only its audience receives it
 )
 
 func (a Action) String() string {
-	return [...]string{"pass", "accept", "reject", "shadow-reject", "hold", "auth-required"}[a]
+	return [...]string{"pass", "accept", "reject", "shadow-reject", "hold", "auth-required", "restrict"}[a]
 }
 
 // Ruling is a policy's decision about one event.
@@ -144,6 +145,8 @@ type Ruling struct {
 	Retry time.Duration // as in Verdict
 
 	Parent string // as in HoldOptions
+
+	Audience *Audience // for Restrict
 }
 
 // ReasonHeld answers an event that is held, where its policy gives no other reason

@@ -25,7 +25,7 @@ type activeSet struct {
 }
 
 // chains is how many policy functions there are; a guest.Func below it is one.
-const chains = int(guest.Push) + 1
+const chains = int(guest.Audience) + 1
 
 // newActiveSet makes an active set of generations that are in order.
 func newActiveSet(generations []*generation, fallback *generation, ended func(*activeSet)) *activeSet {

@@ -25,8 +25,8 @@ type journal struct {
 	mu      sync.Mutex // guards the fields below
 	ring    []entry    // entry n stands at (n-1) % maxEntries; grows up to there
 	newest  uint64
-	buckets []uint64                        // by hash: the newest entry, or 0; made with the first entry
-	last    [host.RequireAuth + 1]*decision // by action: which the next entries may share
+	buckets []uint64                     // by hash: the newest entry, or 0; made with the first entry
+	last    [host.Restrict + 1]*decision // by action: which the next entries may share
 }
 
 // entry is the last decision about an event.

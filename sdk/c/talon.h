@@ -91,6 +91,7 @@ enum {
 	TALON_ACTION_SHADOW_REJECT = 3, /* event: answer OK true, do not store; query: answer as if nothing were here */
 	TALON_ACTION_HOLD = 4, /* event: keep it in purgatory */
 	TALON_ACTION_REQUIRE_AUTH = 5, /* event, query: refuse it until the client authenticates (NIP-42) */
+	TALON_ACTION_RESTRICT = 6, /* audience: only whom the verdict names receives the event */
 };
 
 /* That was generated. */
