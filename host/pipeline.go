@@ -271,6 +271,9 @@ type Commit struct {
 	// read before may have changed, and what purgatory has is to be read again.
 	Gap bool
 
+	// Moderation has new rows of the moderation log, each as a line of package moderation.
+	Moderation [][]byte
+
 	// Plugins is the number of the generation of plugins that decides from here on, if it is
 	// another than before; else 0.
 	Plugins int64

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talon/host"
+	"talon/host/maintainers"
 	"talon/host/relayclient"
 	"talon/host/schnorr"
 	"talon/host/wire"
@@ -175,9 +176,7 @@ type served struct {
 
 // Bounds of what relays are asked about one repository.
 const (
-	maxAuthors    = 100 // of one filter
-	maxKeys       = 1000
-	maintainDepth = 20 // announcements that are followed one after the other
+	maxAuthors = 100 // of one filter
 )
 
 // readServed asks relays for the announcements of a repository's maintainers and for
@@ -212,39 +211,21 @@ func (s *served) setState(states []*grasp.State) {
 
 // maintainers asks who maintains a repository.
 func (a asker) maintainers(ctx context.Context, repo grasp.Repo) (*served, error) {
-	s := &served{}
-	var announcements []*grasp.Announcement
-	asked := map[grasp.PubKey]bool{}
-	next := []grasp.PubKey{repo.PubKey}
-	for range maintainDepth {
-		events, err := a.events(ctx, grasp.KindAnnouncement, repo.Identifier, next)
-		if err != nil {
-			return nil, err
-		}
-		for _, key := range next {
-			asked[key] = true
-		}
+	s := &served{maintainers: []grasp.PubKey{repo.PubKey}}
+	list, err := maintainers.Walk(repo.PubKey, func(authors []grasp.PubKey) (found []maintainers.Announced, err error) {
+		events, err := a.events(ctx, grasp.KindAnnouncement, repo.Identifier, authors)
 		for _, e := range events {
 			if an, err := e.Announcement(); err == nil {
-				announcements = append(announcements, an)
+				found = append(found, maintainers.Announced{Announcement: an})
 				s.announced = s.announced || an.PubKey == repo.PubKey
 			}
 		}
-		next = nil
-		s.maintainers = grasp.NewGraph(announcements).Maintainers(repo.PubKey)
-		for _, key := range s.maintainers {
-			if !asked[key] && len(asked)+len(next) < maxKeys {
-				next = append(next, key)
-			}
-		}
-		if len(next) == 0 {
-			break
-		}
+		return found, err
+	})
+	if err == nil && s.announced {
+		s.maintainers = maintainers.Graph(list).Maintainers(repo.PubKey)
 	}
-	if !s.announced {
-		s.maintainers = []grasp.PubKey{repo.PubKey}
-	}
-	return s, nil
+	return s, err
 }
 
 // states asks for the states that some authors signed.

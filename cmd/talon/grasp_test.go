@@ -25,7 +25,7 @@ func TestGrasp(t *testing.T) {
 		"identifiers":             identifiers,
 		"traversal":               traversal,
 		"who is listed":           whoIsListed,
-		"maintainers":             maintainers,
+		"maintainers":             maintainerLists,
 		"maintainers follow":      maintainersFollow,
 		"announced again":         announcedAgain,
 		"who may sign":            whoMaySign,
@@ -411,10 +411,10 @@ func whoIsListed(st *story) {
 	st.refused(st.event(owner, 30617, nostr.Tag{"d", "tags"}, nostr.Tag{"web", right}, nostr.Tag{"r", relay}), notListedReason)
 }
 
-// maintainers: the owner lists a maintainer, who lists another, who lists the owner
+// maintainerLists: the owner lists a maintainer, who lists another, who lists the owner
 // again; one of them has announced nothing. A maintainer's announcement that is for
 // other services is served immediately, and has no repository here.
-func maintainers(st *story) {
+func maintainerLists(st *story) {
 	owner, maintainer, third, last, stranger := st.who("owner"), st.who("maintainer"), st.who("third"), st.who("last"), st.who("stranger")
 	url := st.repo(owner, "demo")
 	elsewhere := func(who person, listed ...person) *nostr.Event {

@@ -12,6 +12,7 @@ import (
 	"talon/cmd/internal/lab/report"
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/stats"
+	"talon/internal/durable"
 )
 
 func labReportCommand() *cobra.Command {
@@ -43,7 +44,7 @@ The page is one file that needs no network. The first variant of a world is the 
 			}
 		}
 		if out != "" {
-			if err := writeReport(out, r); err != nil {
+			if err := durable.WriteFrom(out, 0o644, r.Page); err != nil {
 				return err
 			}
 		}
@@ -65,23 +66,6 @@ func readRuns(path string, read func(io.Reader) error) error {
 	defer f.Close()
 	if err := read(f); err != nil {
 		return fmt.Errorf("read %s: %w", path, errors.New(plain(err.Error())))
-	}
-	return nil
-}
-
-// writeReport replaces a file by the page of a report, whole or not at all.
-func writeReport(path string, r *report.Report) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer os.Remove(f.Name())
-	err = errors.Join(r.Page(f), f.Chmod(0o644), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

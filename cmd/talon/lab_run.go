@@ -21,6 +21,7 @@ import (
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/runner"
 	"talon/cmd/internal/lab/scenario"
+	"talon/internal/durable"
 	"talon/internal/tomlschema"
 	"talon/sdk/abi/manifest"
 )
@@ -161,7 +162,7 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 		return err
 	}
 	if out != "" {
-		if err := errors.Join(writeTables(out, []string{runs}), writeReport(filepath.Join(out, "report.html"), r)); err != nil {
+		if err := errors.Join(writeTables(out, []string{runs}), durable.WriteFrom(filepath.Join(out, "report.html"), 0o644, r.Page)); err != nil {
 			return err
 		}
 	}

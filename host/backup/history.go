@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"talon/internal/durable"
 )
 
 // historyFile is the file in the data folder that lists backups.
@@ -84,10 +86,7 @@ func (h *History) Add(sum Summary) error {
 	list = list[max(0, len(list)-maxHistory):]
 	text, err := json.MarshalIndent(list, "", "  ")
 	if err == nil {
-		fresh := h.path + ".new"
-		if err = os.WriteFile(fresh, append(text, '\n'), 0o600); err == nil {
-			err = os.Rename(fresh, h.path)
-		}
+		err = durable.Write(h.path, append(text, '\n'), 0o600)
 	}
 	h.list = list
 	h.show()

@@ -20,6 +20,7 @@ import (
 	"talon/host/contain"
 	"talon/host/diskspace"
 	"talon/host/ingest"
+	"talon/host/moderation"
 	"talon/host/plugin"
 	"talon/host/plugin/guest"
 	"talon/host/repos"
@@ -40,7 +41,11 @@ type Core struct {
 	Users    *users.Set       // nil unless it serves
 	Space    *diskspace.Watch // nil unless it serves
 
-	notify *contain.Guard // around each part that gets a commit
+	Moderation *moderation.Log
+
+	log    *slog.Logger
+	copied *moderation.File // the copy of the moderation log
+	notify *contain.Guard   // around each part that gets a commit
 }
 
 // OpenCore opens the database and loads the plugins. Nothing runs yet. Only a
@@ -58,12 +63,15 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 // openCore is OpenCore on a database that is open, as a node of a cluster if that is not nil.
 // It closes both if it fails.
 func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, node *cluster.Cluster, serving bool) (_ *Core, err error) {
-	c := &Core{Store: db, Node: node, notify: contain.New(contain.Notify, log)}
+	c := &Core{Store: db, Node: node, Moderation: new(moderation.Log), log: log, notify: contain.New(contain.Notify, log)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 		}
 	}()
+	if err := c.loadModeration(ctx, cfg.Data); err != nil {
+		return nil, err
+	}
 	o := plugin.Options{
 		Dir:        cfg.Plugins,
 		Policy:     cfg.Policy,
@@ -115,6 +123,8 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 
 		Users: c.Users,
 
+		Moderation: c.Moderation,
+
 		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: bound.Share(held.Events)},
 		EachHeld: db.EachHeld,
 
@@ -165,8 +175,9 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	// Plugins may remember something until the last decision.
 	last, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	stopped := make(chan error, 1)
+	stopped := make(chan error, 2)
 	go func() { stopped <- c.Plugins.Run(last) }()
+	go func() { stopped <- c.copyModeration(last) }()
 	var err error
 	to := committed{c.Plugins, out, c.notify}
 	if db, ok := c.Store.(pg); ok {
@@ -175,7 +186,7 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 		err = c.Pipeline.Run(ctx, to)
 	}
 	stop()
-	return errors.Join(err, <-stopped)
+	return errors.Join(err, <-stopped, <-stopped)
 }
 
 // follower is a part that gets commits, by functions of which each may be nil: what is

@@ -166,7 +166,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
-	}, web.Deps{Facts: facts{core.Store}, Git: repositories})
+	}, web.Deps{Facts: publicFacts{core.Store}, Git: repositories})
 }
 
 // searchOf tells the pages how the hunt goes, if there is one.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"talon/internal/durable"
 )
 
 // Format is the hash that a repository names its objects by.
@@ -101,7 +103,7 @@ func (r *Root) build(ctx context.Context, place string, format Format, finish fu
 	if err != nil {
 		return fmt.Errorf("make a repository: %w", err)
 	}
-	return syncDir(parent)
+	return durable.Sync(parent)
 }
 
 // configText writes settings as git's configuration file has them.
@@ -173,7 +175,7 @@ func (r *Root) discard(dir string) error {
 			return errors.Join(err, os.Rename(gone, dir))
 		}
 	}
-	if err := syncDir(filepath.Dir(dir)); err != nil {
+	if err := durable.Sync(filepath.Dir(dir)); err != nil {
 		return err
 	}
 	return os.RemoveAll(place)

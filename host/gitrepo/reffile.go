@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"talon/host"
+	"talon/internal/durable"
 	"talon/internal/smallfile"
 )
 
@@ -300,7 +301,7 @@ func (r *Repo) packLoose(refs []fileRef, updates []host.RefUpdate) error {
 	}
 	for folder := range folders {
 		// A file that comes back would count, and what it says is old by then.
-		if err := syncDir(folder); err != nil {
+		if err := durable.Sync(folder); err != nil {
 			return err
 		}
 	}
@@ -346,5 +347,5 @@ func (r *Repo) replaceFile(name string, text []byte) error {
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(path+".lock"))
 	}
-	return syncDir(r.dir)
+	return durable.Sync(r.dir)
 }

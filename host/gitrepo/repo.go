@@ -64,6 +64,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"talon/internal/durable"
 )
 
 // ErrNotFound says that a repository does not exist.
@@ -229,7 +231,7 @@ func makeDirs(top, dir string) error {
 	}
 	err := os.Mkdir(dir, 0o755)
 	if err == nil {
-		return syncDir(filepath.Dir(dir))
+		return durable.Sync(filepath.Dir(dir))
 	}
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -254,19 +256,10 @@ func syncTree(dir string) error {
 	errs := make([]error, len(paths))
 	var all sync.WaitGroup
 	for i, path := range paths {
-		all.Go(func() { errs[i] = syncDir(path) })
+		all.Go(func() { errs[i] = durable.Sync(path) })
 	}
 	all.Wait()
 	return errors.Join(append(errs, err)...)
-}
-
-// syncDir makes the entries of a folder, or the bytes of a file, durable.
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
 
 // diskUse is the size of all files below a folder, without those that go during the walk.

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"talon/internal/durable"
 )
 
 // borrowers is the folder of a shared store with a file for each owner whose
@@ -70,7 +72,7 @@ func (s *store) make(ctx context.Context, npub string) error {
 	if err := writeFile(filepath.Join(marks, npub), ""); err != nil {
 		return fmt.Errorf("mark a borrower of shared objects: %w", err)
 	}
-	return syncDir(marks)
+	return durable.Sync(marks)
 }
 
 // removeBorrower takes the mark of an owner away, and removes a store without borrowers. A
@@ -173,7 +175,7 @@ func movePacks(from, to string) error {
 			}
 		}
 	}
-	if err := syncDir(to); err != nil {
+	if err := durable.Sync(to); err != nil {
 		return err
 	}
 	for _, base := range packs {

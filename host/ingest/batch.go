@@ -80,7 +80,7 @@ func (b *batch) carryOut(e *entry) {
 		b.release(e)
 		return
 	}
-	event := e.item.Event
+	event := e.accepted()
 	b.bytes += len(event.JSON)
 	switch {
 	case e.verdict != nil:
@@ -111,7 +111,7 @@ func (b *batch) refuse(e *entry) {
 func (b *batch) write(e *entry) {
 	a := answer{entry: e, written: true}
 	if b.open() {
-		event, now := e.item.Event, b.w.cfg.Now().Unix()
+		event, now := e.accepted(), b.w.cfg.Now().Unix()
 		var out host.Outcome
 		if e.hold != nil {
 			h := *e.hold

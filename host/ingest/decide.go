@@ -12,6 +12,8 @@ type decision struct {
 	verdict *host.Verdict     // set if the item ends without being written
 	hold    *host.HoldOptions // set if the item goes into purgatory
 	note    string            // for the sender of what is stored or held
+	event   *host.Event       // with its audience; nil if it is for everybody
+	asked   uint64            // version of the audiences
 	err     error             // the host failed
 	reads   host.Reads        // what the decision rests on
 	waited  string            // the module that it waited for longest
@@ -20,10 +22,12 @@ type decision struct {
 // decide is the way of an event to its decision, from start to end:
 //
 //  1. verify: the protocol's rules, the id and the signature;
-//  2. refuseEarly: purgatory has room, if the event may have to wait there;
-//  3. Policy.Admit: the modules;
-//  4. hold: how the event waits, if a module holds it;
-//  5. stateNote: what the answer says of the refs of a state.
+//  2. barred: the operator's moderation log;
+//  3. refuseEarly: purgatory has room, if the event may have to wait there;
+//  4. Policy.Admit: the modules;
+//  5. hold: how the event waits, if a module holds it;
+//  6. audience: who may receive the event;
+//  7. stateNote: what the answer says of the refs of a state.
 //
 // All of them read facts through one reader, which notes the reads: the decision holds as
 // long as the facts do. decide is called again for an entry whose facts have changed. It
@@ -41,7 +45,9 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 	defer func() { e.reads, e.waited = facts.Reads, facts.Waited() }()
 
 	if e.release != nil {
-		e.release.release, e.err = e.release.Plan(ctx, facts, now.Unix())
+		if e.release.release, e.err = e.release.Plan(ctx, facts, now.Unix()); e.err == nil {
+			e.err = p.withoutBarred(ctx, &e.release.release, facts, now.Unix())
+		}
 		return
 	}
 	if !e.verified {
@@ -52,6 +58,9 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		if e.deferred = e.verifyOnly && !e.atTurn; e.deferred {
 			return
 		}
+	}
+	if e.verdict = p.barred(e.item.Event, now.Unix()); e.verdict != nil {
+		return
 	}
 	if e.verdict, e.err = p.refuseEarly(ctx, e.item, facts, v); e.verdict != nil || e.err != nil {
 		return
@@ -73,6 +82,9 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		e.verdict = &host.Verdict{Code: host.AuthRequired, Reason: ruling.Reason}
 	default:
 		e.verdict = &host.Verdict{Code: host.Rejected, Reason: ruling.Reason, Retry: ruling.Retry}
+	}
+	if e.verdict == nil && e.err == nil {
+		e.err = p.audience(ctx, e, facts, now.Unix())
 	}
 	if e.verdict == nil && e.err == nil {
 		e.note, e.err = stateNote(ctx, e.item, facts)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/moderation"
 )
 
 // memory is a store in memory that fails on request. Purgatory has no rules but that an event
@@ -22,6 +23,7 @@ type memory struct {
 	heldUntil int64 // when all that is held expires, 0 is never
 	seq       int64
 	commits   int
+	log       moderationTable
 	putFails  func(*host.Event) error
 	preFails  int // commits that fail before anything is persisted
 	postFails int // commits that persist and fail all the same
@@ -154,6 +156,29 @@ func (tx *memoryTx) SweepHeld(now int64, limit int) (changes []host.HeldChange, 
 		}
 	}
 	return changes, nil
+}
+
+func (tx *memoryTx) AddModeration(list []moderation.Row, now int64) ([]moderation.Row, error) {
+	return moderation.Add(&tx.m.log, list, now)
+}
+
+// moderationTable is the table of the log in memory. Tests roll no row back.
+type moderationTable struct{ rows []moderation.Row }
+
+func (t *moderationTable) LastModeration() (number, at int64, err error) {
+	if n := len(t.rows); n > 0 {
+		number, at = t.rows[n-1].Number, t.rows[n-1].At
+	}
+	return number, at, nil
+}
+
+func (t *moderationTable) HasModeration(uid string) (bool, error) {
+	return slices.ContainsFunc(t.rows, func(r moderation.Row) bool { return r.UID == uid }), nil
+}
+
+func (t *moderationTable) InsertModeration(r *moderation.Row) error {
+	t.rows = append(t.rows, *r)
+	return nil
 }
 
 var errDisk = errors.New("disk is full")

@@ -19,7 +19,7 @@ type history struct {
 	version  uint64 // of the last change
 	complete uint64 // every change after this version is in changes
 	begun    uint64 // version of the last arrival of git data
-	switched uint64 // decisions of earlier versions are of other plugins
+	switched uint64 // decisions of earlier versions are of other plugins, or of an older moderation log
 	open     []change
 }
 
@@ -68,8 +68,8 @@ func (h *history) noteGitData() {
 	h.begun = h.version
 }
 
-// switchPlugins makes whatever was decided before stale.
-func (h *history) switchPlugins() {
+// switchRules makes whatever was decided before stale.
+func (h *history) switchRules() {
 	h.version++
 	h.switched = h.version
 }

@@ -28,6 +28,7 @@ type metrics struct {
 	held      *prometheus.CounterVec
 	releases  *prometheus.CounterVec
 	overQuota *prometheus.CounterVec
+	barred    *prometheus.CounterVec
 }
 
 func (m *metrics) counter(name, help string) prometheus.Counter {
@@ -98,6 +99,7 @@ func newMetrics() *metrics {
 	m.expired = m.counter("expired_total", "Events removed because they had expired (NIP-40).")
 	m.held = m.vector("held_total", "Changes in purgatory, by what became of the event, and its kind.", "outcome", "kind")
 	m.releases = m.vector("releases_total", "Requests to release held events after git data came, by their outcome.", "outcome")
+	m.barred = m.vector("barred_total", "Events refused by the operator's moderation log, by the action of the row.", "action")
 	m.overQuota = m.vector("held_quota_refused_total", "Events refused since as much of their author or network waits for git data as may.", "limit")
 	return m
 }

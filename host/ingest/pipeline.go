@@ -36,6 +36,7 @@ import (
 
 	"talon/host"
 	"talon/host/contain"
+	"talon/host/moderation"
 )
 
 // ErrClosed answers a Submit after the pipeline has begun to stop.
@@ -70,6 +71,11 @@ type Tx interface {
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
+
+	// AddModeration adds rows to the moderation log, and returns those that were new.
+	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
+
 	Commit() error
 	Rollback() error
 }
@@ -110,6 +116,15 @@ type Follower interface {
 	Follow(removed []*host.Event, held []host.HeldChange)
 }
 
+// Audiences says who may receive an event. It may be called by several workers concurrently.
+type Audiences interface {
+	// Audience returns nil for everybody. What it reads it reads through facts.
+	Audience(ctx context.Context, e *host.Event, facts *host.FactReader, now int64) (*host.Audience, error)
+
+	// Version changes when Audience may give other answers to the same events.
+	Version() uint64
+}
+
 // Users is the set of known people (package users).
 type Users interface {
 	// Knows reports whether an event may use the part for known people.
@@ -130,8 +145,14 @@ type Config struct {
 	Held   host.HeldFacts // and of purgatory; nil if there is none: what a policy would hold is refused
 	Quota  Quota          // optional
 
+	// Audiences says who may receive an event; nil: everybody receives every event.
+	Audiences Audiences
+
 	// Users knows who may use the part for known people; nil knows nobody.
 	Users Users
+
+	// Moderation is the moderation log in memory; nil if it is empty when the pipeline starts.
+	Moderation *moderation.Log
 
 	// EachHeld calls yield for every event in purgatory; nil if there is none when the
 	// pipeline starts.
@@ -155,6 +176,9 @@ type Pipeline struct {
 	version  atomic.Uint64  // of the history, as committed
 	recent   *recentIDSet
 	quotas   *quotas
+
+	operations chan *operation
+	ended      chan struct{} // closed when Run has returned
 }
 
 // entry is an item on its way. It belongs to a worker until it is decided, then to
@@ -194,9 +218,13 @@ func (c *Config) knows(it *host.Item) bool {
 // New returns a pipeline. It does nothing until Run.
 func New(cfg Config) *Pipeline {
 	m := newMetrics()
+	if cfg.Moderation == nil {
+		cfg.Moderation = new(moderation.Log)
+	}
 	return &Pipeline{
 		cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecentIDs(recentIDs), quotas: newQuotas(cfg.Quota, cfg.knows),
 		deciding: contain.New(contain.Decision, cfg.Log), writing: contain.New(contain.Writer, cfg.Log),
+		operations: make(chan *operation), ended: make(chan struct{}),
 	}
 }
 
@@ -259,6 +287,7 @@ func (p *Pipeline) RunShared(ctx context.Context, store Shared, here Follower, r
 }
 
 func (p *Pipeline) run(ctx context.Context, w *writer) error {
+	defer close(p.ended)
 	s := p.schedule
 	// The work that is queued is finished even though ctx has ended.
 	working := context.WithoutCancel(ctx)

@@ -111,11 +111,14 @@ func (w *writer) noteOthers(c host.Commit) {
 	if c.Arrived {
 		h.noteGitData()
 	}
+	if len(c.Moderation) > 0 {
+		w.learnModeration(c.Moderation)
+	}
 	w.quotas.committed(c.Held, nil)
 	// The others learn of it before a decision can be of this version.
 	w.notify(func() { w.shared.remote(c) })
 	if c.Plugins != 0 {
-		h.switchPlugins()
+		h.switchRules()
 	}
 	w.version.Store(h.version)
 }

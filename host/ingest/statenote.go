@@ -70,11 +70,7 @@ func stateInEffect(ctx context.Context, facts host.RepoFacts, identifier string,
 	if err != nil {
 		return nil, err
 	}
-	announcements := make([]*grasp.Announcement, len(list))
-	for i, a := range list {
-		announcements[i] = a.Announcement
-	}
-	all := grasp.NewGraph(announcements).Maintainers(owner)
+	all := maintainers.Graph(list).Maintainers(owner)
 	if len(all) == 0 {
 		return nil, nil
 	}

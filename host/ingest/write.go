@@ -74,6 +74,8 @@ func (w *writer) write() error {
 			w.second()
 		case <-w.shared.changed:
 			w.catchUp()
+		case o := <-w.operations:
+			w.operate(o)
 		}
 		if timer != nil {
 			timer.Stop()
@@ -121,6 +123,8 @@ func (w *writer) takeTurns() {
 			w.second()
 		case <-w.shared.changed:
 			w.catchUp()
+		case o := <-w.operations:
+			w.operate(o)
 		default:
 		}
 		w.shared.current = false
@@ -169,7 +173,7 @@ func (w *writer) stale(e *entry) bool {
 	switch {
 	case !w.current(e):
 		return false // it is answered with the error
-	case e.version < w.history.switched:
+	case e.version < w.history.switched, w.audienceChanged(e):
 		return true
 	case len(e.open) > 0 && e.failures != w.failures:
 		return true // it saw what was never committed

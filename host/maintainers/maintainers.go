@@ -169,27 +169,54 @@ type Announced struct {
 // Below returns the announcements that say who maintains an owner's repository, stored and held:
 // the owner's, those of the maintainers whom it lists, and so on. It does not read announcements
 // by strangers under the same identifier.
-func Below(ctx context.Context, facts Facts, identifier string, owner grasp.PubKey) (list []Announced, err error) {
+func Below(ctx context.Context, facts Facts, identifier string, owner grasp.PubKey) ([]Announced, error) {
+	list, err := Walk(owner, func(authors []grasp.PubKey) (found []Announced, err error) {
+		f := host.Filter{Tags: []host.TagFilter{addresses(identifier, authors)}, Limit: len(authors)}
+		err = ReadAll(ctx, facts, f, func(e *host.Event, held bool) {
+			if a, err := e.Announcement(); err == nil {
+				found = append(found, Announced{a, held})
+			}
+		})
+		return found, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read announcements: %w", err)
+	}
+	return list, nil
+}
+
+// maxAuthors is how many authors' announcements Walk asks for at once.
+const maxAuthors = 50
+
+// Walk calls ask for the announcements of an owner, then of the maintainers whom these list, and
+// so on. It returns all that it got. Nobody is asked about twice, so the walk ends.
+func Walk(owner grasp.PubKey, ask func(authors []grasp.PubKey) ([]Announced, error)) (list []Announced, err error) {
 	known := map[grasp.PubKey]bool{owner: true}
 	for next := []grasp.PubKey{owner}; len(next) > 0; {
-		f := host.Filter{Tags: []host.TagFilter{addresses(identifier, next)}, Limit: len(next)}
-		next = nil
-		err := ReadAll(ctx, facts, f, func(e *host.Event, held bool) {
-			a, err := e.Announcement()
-			if err != nil {
-				return
-			}
-			list = append(list, Announced{a, held})
+		n := min(len(next), maxAuthors)
+		found, err := ask(next[:n])
+		if err != nil {
+			return nil, err
+		}
+		next = next[n:]
+		for _, a := range found {
 			for _, key := range a.Maintainers {
 				if !known[key] && len(known) < maxBelow {
 					known[key] = true
 					next = append(next, key)
 				}
 			}
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read announcements: %w", err)
 		}
+		list = append(list, found...)
 	}
 	return list, nil
+}
+
+// Graph returns the graph of who lists whom.
+func Graph(list []Announced) *grasp.Graph {
+	all := make([]*grasp.Announcement, len(list))
+	for i, a := range list {
+		all[i] = a.Announcement
+	}
+	return grasp.NewGraph(all)
 }

@@ -18,6 +18,8 @@ type activeSet struct {
 
 	chains [chains]chain
 
+	audiences audiences
+
 	about []host.Description // of those that enforce and say something
 
 	generations []*generation // everything it keeps alive
@@ -64,6 +66,7 @@ func newActiveSet(generations []*generation, fallback *generation, ended func(*a
 			}
 		}
 	}
+	l.audiences = newAudiences(&l.chains[guest.Audience])
 	return l
 }
 

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"talon/host"
 	"talon/host/schnorr"
+	"talon/internal/durable"
 )
 
 // Key is the relay's own secret key, for authentication to other relays. It is never
@@ -49,16 +49,7 @@ func makeKey(path string) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the relay's key: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // for us alone
-	if err != nil {
-		return nil, fmt.Errorf("keep the relay's key: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = fmt.Fprintf(f, "%x\n", k.secret)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Link(f.Name(), path) // not over another's
-	}
+	err = durable.Create(path, fmt.Appendf(nil, "%x\n", k.secret), 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return OpenKey(path)
 	}

@@ -115,6 +115,11 @@ func (d *Disk) waits(ctx context.Context, a host.Address) (bool, error) {
 	if err != nil || !found {
 		return false, err
 	}
+	return d.heldWaits(ctx, id)
+}
+
+// heldWaits reports whether an event is held and waits for git data itself.
+func (d *Disk) heldWaits(ctx context.Context, id host.ID) (bool, error) {
 	e, ok, err := d.purgatory.HeldEvent(ctx, id)
 	return ok && !e.Dormant && !e.Dependent, err
 }
@@ -149,6 +154,16 @@ func (d *Disk) repo(p location) (*gitrepo.Repo, error) {
 		return nil, err
 	}
 	return root.Repo(name), nil
+}
+
+// hasFolder reports whether a repository has a folder. It reports true if it cannot tell.
+func (d *Disk) hasFolder(p location) bool {
+	repo, err := d.repo(p)
+	if err != nil {
+		return false // no repository can have the name
+	}
+	there, err := repo.Exists()
+	return there || err != nil
 }
 
 // locationOf is the place of a repository.
@@ -307,7 +322,7 @@ func (f *Reconciler) plannedFormat(ctx context.Context, p location) (gitrepo.For
 	if err != nil {
 		return 0, err
 	}
-	states, err := f.trackedStates(ctx, p.Identifier, graph(list).Maintainers(p.PubKey))
+	states, err := f.trackedStates(ctx, p.Identifier, maintainers.Graph(list).Maintainers(p.PubKey))
 	format, _ := formatOf(states)
 	return format, err
 }

@@ -2,10 +2,7 @@ package repos
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 
 	"talon/host"
 	"talon/host/gitfetch"
@@ -87,141 +84,6 @@ func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) err
 	})
 }
 
-// Wanted returns what the repositories of an identifier lack, and where it may be
-// (gitfetch.Repos).
-func (f *Reconciler) Wanted(ctx context.Context, identifier string) ([]gitfetch.Want, error) {
-	list, err := f.announcements(ctx, identifier)
-	if err != nil {
-		return nil, err
-	}
-	g := graph(list)
-	var wants []gitfetch.Want
-	seen := make(map[grasp.PubKey]bool)
-	for _, a := range list {
-		if seen[a.PubKey] {
-			continue
-		}
-		seen[a.PubKey] = true
-		p := location{Repo: a.Repo()}
-		repo, err := f.disk.repo(p)
-		if err != nil {
-			continue // no repository can have the name
-		}
-		there, err := repo.Exists()
-		if err != nil {
-			return nil, err
-		}
-		if !there {
-			if !a.Held {
-				continue
-			}
-			waits, err := f.disk.waits(ctx, p.address())
-			if err != nil {
-				return nil, err
-			}
-			if !waits {
-				continue
-			}
-			// Shared objects may be all that it needs.
-			if err := f.await(ctx, f.jobs.enqueue(p, task{})); err != nil {
-				return nil, err
-			}
-			format, err := f.plannedFormat(ctx, p)
-			if err != nil {
-				return nil, err
-			}
-			repo = repo.Planned(format)
-		}
-		more, err := f.wantedBy(ctx, p, repo, list, g.Maintainers(a.PubKey))
-		if err != nil {
-			return nil, err
-		}
-		wants = append(wants, more...)
-	}
-	return wants, nil
-}
-
-// wantedBy returns what one repository lacks.
-func (f *Reconciler) wantedBy(
-	ctx context.Context, p location, repo *gitrepo.Repo, list []maintainers.Announced, maintainers []grasp.PubKey,
-) ([]gitfetch.Want, error) {
-	urls, strangers := cloneURLs(list, maintainers)
-	states, err := f.states(ctx, p.Identifier, maintainers)
-	if err != nil {
-		return nil, err
-	}
-	var objects []string
-	newest := grasp.Latest(served(states), maintainers)
-	for i := range states {
-		s := &states[i]
-		// An older one takes no effect any more; of those that are served only the newest
-		// does, and its data may be missing if it was imported.
-		if newest != nil && s.ID != newest.ID && newest.Newer(&s.Stamp) || len(s.Faults) > 0 {
-			continue
-		}
-		missing, err := missing(ctx, repo, s.State)
-		if err != nil {
-			return nil, err
-		}
-		objects = append(objects, missing...)
-	}
-	var wants []gitfetch.Want
-	if len(objects) > 0 {
-		slices.Sort(objects)
-		wants = append(wants, gitfetch.Want{Into: repo, Objects: slices.Compact(objects), URLs: urls, Strangers: strangers})
-	}
-	pulls, err := f.heldPulls(ctx, p.Repo)
-	if err != nil {
-		return nil, err
-	}
-	for _, pr := range pulls {
-		there, err := repo.Connected(ctx, pr.Commit)
-		if err != nil && !errors.Is(err, gitrepo.ErrNotFound) {
-			return nil, err
-		}
-		if !there {
-			wants = append(wants, wantOfPull(repo, pr, urls, strangers))
-		}
-	}
-	return wants, nil
-}
-
-// cloneURLs returns the URLs that announcements by the maintainers name. Strangers are those that
-// only held announcements name.
-func cloneURLs(list []maintainers.Announced, maintainers []grasp.PubKey) (urls []string, strangers map[string][]gitfetch.Namer) {
-	strangers, stored := make(map[string][]gitfetch.Namer), make(map[string]bool)
-	for _, a := range list {
-		if !slices.Contains(maintainers, a.PubKey) {
-			continue
-		}
-		urls = append(urls, a.Clone...)
-		for _, u := range a.Clone {
-			if stored[u] = stored[u] || !a.Held; !stored[u] {
-				strangers[u] = append(strangers[u], gitfetch.Namer{Event: host.ID(a.ID), Author: host.PubKey(a.PubKey)})
-			}
-		}
-	}
-	for u := range stored {
-		if stored[u] {
-			delete(strangers, u)
-		}
-	}
-	return urls, strangers
-}
-
-// wantOfPull returns what a held pull request lacks. The request names URLs too. They come
-// before those of its repository.
-func wantOfPull(into *gitrepo.Repo, pr *grasp.PullRequest, urls []string, strangers map[string][]gitfetch.Namer) gitfetch.Want {
-	w := gitfetch.Want{Into: into, Objects: []string{pr.Commit}, URLs: slices.Concat(pr.Clone, urls), Strangers: maps.Clone(strangers)}
-	for _, u := range pr.Clone {
-		if slices.Contains(urls, u) && strangers[u] == nil {
-			continue // a stored announcement names it
-		}
-		w.Strangers[u] = append(slices.Clone(w.Strangers[u]), gitfetch.Namer{Event: host.ID(pr.ID), Author: host.PubKey(pr.PubKey)})
-	}
-	return w
-}
-
 // Servers calls yield with the clone URLs of all stored announcements (gitfetch.Forge).
 func (f *Reconciler) Servers(ctx context.Context, yield func(url string)) error {
 	const page = 500
@@ -247,44 +109,6 @@ func (f *Reconciler) Servers(ctx context.Context, yield func(url string)) error 
 		}
 		filter.Until = &oldest
 	}
-}
-
-func served(states []grasp.Candidate) (list []*grasp.State) {
-	for _, s := range states {
-		if s.Served {
-			list = append(list, s.State)
-		}
-	}
-	return list
-}
-
-// missing returns the objects of a state that a repository lacks.
-func missing(ctx context.Context, repo *gitrepo.Repo, s *grasp.State) ([]string, error) {
-	var all []string
-	for _, ref := range s.Refs {
-		all = append(all, ref.Object)
-	}
-	whole, err := repo.Connected(ctx, all...)
-	if errors.Is(err, gitrepo.ErrNotFound) {
-		return all, nil // it has no folder yet
-	}
-	if whole || err != nil {
-		return nil, err
-	}
-	found, err := repo.Has(ctx, all...)
-	if err != nil {
-		return nil, err
-	}
-	var list []string
-	for i, object := range all {
-		if !found[i] {
-			list = append(list, object)
-		}
-	}
-	if len(list) == 0 {
-		return all, nil // they are here, and not all that they refer to
-	}
-	return list, nil
 }
 
 // Arrived reconciles a repository after objects have come into it, and then those that

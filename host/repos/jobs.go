@@ -337,27 +337,35 @@ func (f *Reconciler) fanOut(ctx context.Context, identifier string, t task) erro
 		if err != nil {
 			return err
 		}
-		g := graph(list)
+		g := maintainers.Graph(list)
 		counts, owners := g.Maintainers(author), g.Owners(author)
 		named, err := maintainers.Owners(ctx, f.cfg.Store, identifier, author)
 		if err != nil {
 			return err
 		}
 		served := make(map[grasp.PubKey]bool)
+		for _, a := range list {
+			served[a.PubKey] = served[a.PubKey] || !a.Held
+		}
 		for _, owner := range named {
-			served[owner.PubKey] = !owner.Held
+			served[owner.PubKey] = served[owner.PubKey] || !owner.Held
 			if !slices.Contains(owners, owner.PubKey) {
 				owners = append(owners, owner.PubKey)
 			}
 		}
-		strangers := 0
+		shared, err := f.hasShared(ctx, identifier, append(slices.Clone(counts), author))
+		if err != nil {
+			return err
+		}
+		unserved := make(map[bool]int) // by whether the author counts the owner
 		for _, owner := range owners {
 			p := location{Repo: grasp.Repo{PubKey: owner, Identifier: identifier}}
 			if _, done := t.except[p]; done {
 				continue
 			}
-			if !served[owner] && !slices.Contains(counts, owner) {
-				if strangers++; strangers > maxStrangers {
+			if !served[owner] {
+				mutual := slices.Contains(counts, owner)
+				if unserved[mutual]++; unserved[mutual] > maxUnserved || !shared && !f.disk.hasFolder(p) {
 					continue
 				}
 			}
@@ -367,8 +375,22 @@ func (f *Reconciler) fanOut(ctx context.Context, identifier string, t task) erro
 	return nil
 }
 
-// maxStrangers bounds the repositories that follow an author whom their owners name, if the
-// author does not name these owners and nobody serves their announcements. Otherwise a thousand
-// announcements that name a busy maintainer would turn each of that person's pushes into a
-// thousand.
-const maxStrangers = 32
+// hasShared reports whether the data of a state by these authors may be here, in a repository of
+// the identifier. Without such data, a job does nothing for a repository that has no folder.
+func (f *Reconciler) hasShared(ctx context.Context, identifier string, authors []grasp.PubKey) (bool, error) {
+	states, err := f.trackedStates(ctx, identifier, authors)
+	if err != nil {
+		return false, err
+	}
+	repo, err := f.disk.repo(location{Repo: grasp.Repo{PubKey: authors[0], Identifier: identifier}})
+	if err != nil {
+		return false, nil // no repository can have the name
+	}
+	_, found := sharedState(repo, states)
+	return found, nil
+}
+
+// maxUnserved bounds the repositories that follow an author and whose announcements nobody serves:
+// those whose owners the author counts as maintainers, and as many others. Without it, one event
+// makes a thousand jobs if a thousand announcements name its author, or one another.
+const maxUnserved = 32

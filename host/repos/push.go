@@ -270,7 +270,7 @@ func (f *Reconciler) checkAnnounced(
 		return grasp.Answer{}, gitrepo.ErrNotFound
 	}
 	rule := grasp.Push{
-		Updates: updates, Maintainers: graph(list).Maintainers(c.place.PubKey),
+		Updates: updates, Maintainers: maintainers.Graph(list).Maintainers(c.place.PubKey),
 		Tip: func(id grasp.ID) (string, bool) {
 			pr, known := tip(id)
 			if pr == nil {

@@ -179,7 +179,7 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 		if !waits {
 			return nil // it only tells who maintains what others have
 		}
-		if made, err := w.makeOfShared(ctx, graph(list).Maintainers(w.location.PubKey)); !made || err != nil {
+		if made, err := w.makeOfShared(ctx, maintainers.Graph(list).Maintainers(w.location.PubKey)); !made || err != nil {
 			return err
 		}
 	}
@@ -192,7 +192,7 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 	if w.refs, err = w.repo.Refs(ctx); err != nil {
 		return err
 	}
-	maintainers := graph(list).Maintainers(w.location.PubKey)
+	maintainers := maintainers.Graph(list).Maintainers(w.location.PubKey)
 	state, err := w.reconcileRefs(ctx, maintainers, waits)
 	if err != nil {
 		return err
@@ -216,7 +216,11 @@ func (w *run) reconcileAnnounced(ctx context.Context) error {
 // repositories of the identifier have the objects of a state, or a pull request for it was
 // pushed under /prs/.
 func (w *run) makeOfShared(ctx context.Context, maintainers []grasp.PubKey) (made bool, err error) {
-	format, found, err := w.findShared(ctx, maintainers)
+	states, err := w.f.trackedStates(ctx, w.location.Identifier, maintainers)
+	if err != nil {
+		return false, err
+	}
+	format, found, err := w.f.findShared(ctx, w.location, w.repo, states)
 	if err != nil || !found {
 		return false, err
 	}
@@ -228,12 +232,9 @@ func (w *run) makeOfShared(ctx context.Context, maintainers []grasp.PubKey) (mad
 	return true, nil
 }
 
-// findShared returns the format of data for a repository that has no folder.
-func (w *run) findShared(ctx context.Context, maintainers []grasp.PubKey) (format gitrepo.Format, found bool, err error) {
-	states, err := w.f.trackedStates(ctx, w.location.Identifier, maintainers)
-	if err != nil {
-		return 0, false, err
-	}
+// sharedState returns the format of a state whose data may be here, in another repository of the
+// identifier. States are the newest first.
+func sharedState(repo *gitrepo.Repo, states []grasp.Candidate) (format gitrepo.Format, found bool) {
 	for i := range states[:min(len(states), maxChecks)] {
 		s := &states[i]
 		format, _ := formatOf(states[i:])
@@ -241,20 +242,31 @@ func (w *run) findShared(ctx context.Context, maintainers []grasp.PubKey) (forma
 		for _, ref := range s.Refs {
 			objects = append(objects, ref.Object)
 		}
-		if len(s.Faults) == 0 && len(objects) > 0 && w.repo.MayHave(format, objects...) {
-			return format, true, nil
+		if len(s.Faults) == 0 && len(objects) > 0 && repo.MayHave(format, objects...) {
+			return format, true
 		}
 	}
-	if w.f.disk.PRs == nil || !w.f.disk.PRs.Shares(w.location.Identifier) {
+	return 0, false
+}
+
+// findShared returns the format of data that is here for a repository without a folder. States
+// are those of its maintainers that name refs, the newest first.
+func (f *Reconciler) findShared(
+	ctx context.Context, at location, repo *gitrepo.Repo, states []grasp.Candidate,
+) (format gitrepo.Format, found bool, err error) {
+	if format, found = sharedState(repo, states); found {
+		return format, true, nil
+	}
+	if f.disk.PRs == nil || !f.disk.PRs.Shares(at.Identifier) {
 		return 0, false, nil
 	}
-	pulls, err := w.f.pulls(ctx, w.location.Repo)
+	pulls, err := f.pulls(ctx, at.Repo)
 	for _, p := range pulls {
-		from, ok := p.PRsRepo(w.f.cfg.Service)
+		from, ok := p.PRsRepo(f.cfg.Service)
 		if !ok {
 			continue
 		}
-		repo, err := w.f.disk.repo(location{Repo: from, prs: true})
+		repo, err := f.disk.repo(location{Repo: from, prs: true})
 		if err != nil {
 			continue // no repository can have the name
 		}
@@ -288,7 +300,7 @@ func (w *run) removeUnused(ctx context.Context) error {
 // announcement, and that person's next push would have it served. Objects that are here prove
 // nothing if others announce the identifier: their repositories share them.
 func (w *run) mayRelease(ctx context.Context, state *grasp.Candidate, list []maintainers.Announced) (bool, error) {
-	if state.PubKey == w.location.PubKey || !state.Served && w.gotObjects() || slices.Contains(graph(list).Maintainers(state.PubKey), w.location.PubKey) {
+	if state.PubKey == w.location.PubKey || !state.Served && w.gotObjects() || slices.Contains(maintainers.Graph(list).Maintainers(state.PubKey), w.location.PubKey) {
 		return true, nil
 	}
 	return w.f.isOnlyOwner(ctx, w.location.Repo)

@@ -301,14 +301,6 @@ func (f *Reconciler) announcements(ctx context.Context, identifier string, owner
 	return list, nil
 }
 
-func graph(list []maintainers.Announced) *grasp.Graph {
-	all := make([]*grasp.Announcement, len(list))
-	for i, a := range list {
-		all[i] = a.Announcement
-	}
-	return grasp.NewGraph(all)
-}
-
 // own returns the newest announcement of the owner, nil if there is none.
 func own(list []maintainers.Announced, owner grasp.PubKey) *maintainers.Announced {
 	var newest *maintainers.Announced
@@ -381,14 +373,17 @@ func (f *Reconciler) trackedStates(ctx context.Context, identifier string, maint
 	if err != nil {
 		return nil, err
 	}
-	states = slices.DeleteFunc(states, func(c grasp.Candidate) bool {
-		return !c.Tracks() || !slices.Contains(maintainers, c.PubKey)
-	})
+	return effectual(states), nil
+}
+
+// effectual returns those of states that name refs, the newest first.
+func effectual(states []grasp.Candidate) []grasp.Candidate {
+	states = slices.DeleteFunc(slices.Clone(states), func(c grasp.Candidate) bool { return !c.Tracks() })
 	slices.SortFunc(states, func(a, b grasp.Candidate) int {
 		if a.Newer(&b.Stamp) {
 			return -1
 		}
 		return 1
 	})
-	return states, nil
+	return states
 }

@@ -104,7 +104,7 @@ func TestManyNameABusyMaintainer(t *testing.T) {
 	w.sent(w.announce(alice, "demo", bob), host.Held)
 	w.sent(w.announce(bob, "demo", alice), host.Held)
 	var strangers []*testkit.Signer
-	for i := range maxStrangers + 8 {
+	for i := range maxUnserved + 8 {
 		strangers = append(strangers, testkit.NewSigner(byte(100+i)))
 		w.sent(w.announce(strangers[i], "demo", alice), host.Held)
 	}
@@ -118,8 +118,8 @@ func TestManyNameABusyMaintainer(t *testing.T) {
 			follow++
 		}
 	}
-	if follow != maxStrangers {
-		t.Errorf("%d repositories of strangers follow, want %d", follow, maxStrangers)
+	if follow != maxUnserved {
+		t.Errorf("%d repositories of strangers follow, want %d", follow, maxUnserved)
 	}
 	w.wantRefs(demo(bob), "HEAD=refs/heads/main", "refs/heads/main="+one)
 }

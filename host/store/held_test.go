@@ -116,11 +116,13 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noAudiences undoes the last step of the schema, noWeights also the one before it, and so do noParents,
-// noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to be merged.
+// noAudiences undoes the last step of the schema, noModeration also the one before it, and so do noWeights,
+// noParents, noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to be merged.
 const noAudiences = `ALTER TABLE event DROP COLUMN audience; ALTER TABLE event_id DROP COLUMN withheld;
-	ALTER TABLE held DROP COLUMN audience; ALTER TABLE total DROP COLUMN withheld;`
-const noWeights = noAudiences + `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
+	ALTER TABLE held DROP COLUMN audience; ALTER TABLE hidden DROP COLUMN audience; ALTER TABLE total DROP COLUMN withheld;`
+const noModeration = noAudiences + `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
+	ALTER TABLE total DROP COLUMN hidden; ALTER TABLE total DROP COLUMN hidden_bytes;`
+const noWeights = noModeration + `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
 	ALTER TABLE held DROP COLUMN network; ALTER TABLE held DROP COLUMN known;`
 const noParents = noWeights + `DROP INDEX held_parent; DROP INDEX held_dependent; ALTER TABLE held DROP COLUMN parent; ALTER TABLE held DROP COLUMN cause;`
 const noIDs = noParents + `DROP TABLE event_id; CREATE UNIQUE INDEX event_id ON event (id);`
@@ -146,7 +148,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noAudiences} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 12: noAudiences} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)

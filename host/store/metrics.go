@@ -13,7 +13,7 @@ func newMetrics(s *Store) *measures {
 		Name: "talon_store_reader_wait_seconds", Help: "Time that reads waited for their turn, each time that they had to.", Buckets: metrics.Quick,
 	}, []string{"read"})
 	m := &measures{
-		Metrics: metrics.New(metrics.Relays, "Time that an operation holds a reader.", s.total.Load, func() float64 { return float64(s.queue.busy()) }),
+		Metrics: metrics.New(metrics.Moderation, "Time that an operation holds a reader.", s.total.Load, func() float64 { return float64(s.queue.busy()) }),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "talon_store_readers_waiting", Help: "Callers that wait for their turn to read.",
 		}),

@@ -220,11 +220,52 @@ CREATE TRIGGER held_unweigh AFTER DELETE ON held BEGIN
 	DELETE FROM held_weight WHERE class = 4 + 8 * old.known AND key = old.network AND events = 0;
 END;
 `, `
+-- The moderation log, and the events that it has taken out of sight: see packages moderation
+-- and semantics.
+CREATE TABLE moderation (
+	number INTEGER PRIMARY KEY, -- without gaps
+	uid    TEXT    NOT NULL,
+	at     INTEGER NOT NULL,
+	json   BLOB    NOT NULL     -- the row, as a line
+);
+CREATE UNIQUE INDEX moderation_uid ON moderation (uid);
+CREATE INDEX moderation_at ON moderation (at);
+
+CREATE TABLE hidden (
+	number     INTEGER PRIMARY KEY,
+	id         BLOB    NOT NULL,
+	pubkey     BLOB    NOT NULL,
+	created_at INTEGER NOT NULL,
+	kind       INTEGER NOT NULL,
+	address    BLOB,             -- its key; NULL for a kind that has none
+	expires    INTEGER,          -- NULL: never
+	json       BLOB    NOT NULL
+);
+CREATE UNIQUE INDEX hidden_id ON hidden (id);
+CREATE INDEX hidden_address ON hidden (address) WHERE address IS NOT NULL;
+CREATE INDEX hidden_expires ON hidden (expires) WHERE expires IS NOT NULL;
+CREATE TABLE hidden_maintainer (
+	key    BLOB    NOT NULL, -- as in table posting, of an announcement that lists a maintainer
+	hidden INTEGER NOT NULL, -- its number
+	PRIMARY KEY (key, hidden)
+) WITHOUT ROWID;
+
+CREATE TABLE refused ( -- ids that sync does not fetch again, the oldest numbers go first
+	number     INTEGER PRIMARY KEY,
+	id         BLOB    NOT NULL,
+	created_at INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX refused_id ON refused (id);
+
+ALTER TABLE total ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;       -- rows in hidden
+ALTER TABLE total ADD COLUMN hidden_bytes INTEGER NOT NULL DEFAULT 0; -- of their json
+`, `
 -- Who may receive an event (host.Audience), NULL: everybody. The index rows of withheld events
 -- have a kind that is higher by 65536: see withheldKinds.
 ALTER TABLE event ADD COLUMN audience BLOB;
 ALTER TABLE event_id ADD COLUMN withheld INTEGER;                     -- NULL: it is for everybody
 ALTER TABLE held ADD COLUMN audience BLOB;
+ALTER TABLE hidden ADD COLUMN audience BLOB;
 ALTER TABLE total ADD COLUMN withheld INTEGER NOT NULL DEFAULT 0; -- rows in event that have an audience
 `}
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"talon/host"
+	"talon/host/maintainers"
 	"talon/host/wire"
 	"talon/sdk/grasp"
 )
@@ -15,10 +16,8 @@ const (
 	// relay takes in a message.
 	chunk = 25
 
-	// maxKnown bounds the maintainers of a repository that are looked for, maxAsked how
-	// many questions that may take.
-	maxKnown = 500
-	maxAsked = 40
+	// maxStates bounds the states among which a page looks for the newest that counts.
+	maxStates = 500
 )
 
 // reader reads events for pages.
@@ -74,78 +73,25 @@ func (r reader) each(ctx context.Context, f host.Filter, limit int, yield func(e
 type announced struct {
 	stored      *grasp.Announcement // of the owner, nil if none is served
 	held        *grasp.Announcement // of the owner, nil if none waits
-	maintainers []grasp.PubKey      // the recursive set, the owner first; bounded
+	maintainers []grasp.PubKey      // the recursive set, the owner first
 }
 
-// announced reads the announcement of a repository and of those who maintain it. It
-// follows the lists of maintainers from the owner on: what strangers announce under
-// the same identifier is never read.
+// announced reads the announcement of a repository and of those who maintain it.
 func (r reader) announced(ctx context.Context, repo grasp.Repo) (a announced, err error) {
-	var list []*grasp.Announcement
-	known := map[grasp.PubKey]bool{repo.PubKey: true}
-	next := []grasp.PubKey{repo.PubKey}
-	for asked := 0; len(next) > 0 && asked < maxAsked; asked++ {
-		f := host.Filter{
-			Kinds: []host.Kind{grasp.KindAnnouncement},
-			Tags:  []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
-			Limit: chunk,
-		}
-		n := min(len(next), chunk)
-		for _, key := range next[:n] {
-			f.Authors = append(f.Authors, key)
-		}
-		next = next[n:]
-		for _, held := range [...]bool{false, true} {
-			read := r.facts.Query
-			if held {
-				read = r.facts.HeldBy
-			}
-			texts, err := read(ctx, f)
-			if err != nil {
-				return a, fmt.Errorf("read announcements: %w", err)
-			}
-			for _, text := range texts {
-				found, err := parseAnnouncement(text)
-				if err != nil {
-					return a, err
-				}
-				if found == nil || found.Identifier != repo.Identifier {
-					continue
-				}
-				if found.PubKey == repo.PubKey {
-					if held {
-						a.held = found
-					} else {
-						a.stored = found
-					}
-				}
-				for _, key := range found.Maintainers {
-					if !known[key] && len(known) < maxKnown {
-						known[key] = true
-						next = append(next, key)
-					}
-				}
-				list = append(list, &grasp.Announcement{
-					Stamp: found.Stamp, Identifier: repo.Identifier, Maintainers: found.Maintainers,
-				})
-			}
-		}
-	}
-	a.maintainers = grasp.NewGraph(list).Maintainers(repo.PubKey)
-	a.maintainers = a.maintainers[:min(len(a.maintainers), maxKnown)]
-	return a, nil
-}
-
-// parseAnnouncement returns nil for what is no announcement of a repository.
-func parseAnnouncement(text []byte) (*grasp.Announcement, error) {
-	e, err := wire.ParseEvent(text)
+	list, err := maintainers.Below(ctx, r.facts, repo.Identifier, repo.PubKey)
 	if err != nil {
-		return nil, fmt.Errorf("an event that is here does not parse: %w", err)
+		return a, err
 	}
-	a, err := e.Announcement()
-	if err != nil {
-		return nil, nil
+	for _, found := range list {
+		switch {
+		case found.PubKey != repo.PubKey:
+		case found.Held:
+			a.held = found.Announcement
+		default:
+			a.stored = found.Announcement
+		}
 	}
+	a.maintainers = maintainers.Graph(list).Maintainers(repo.PubKey)
 	return a, nil
 }
 
@@ -157,7 +103,7 @@ func (r reader) state(ctx context.Context, repo grasp.Repo, maintainers []grasp.
 		Authors: host.PubKeys(maintainers),
 		Tags:    []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
 	}
-	_, err = r.each(ctx, f, maxKnown, func(e *host.Event) bool {
+	_, err = r.each(ctx, f, maxStates, func(e *host.Event) bool {
 		s, err := e.State()
 		if err != nil || s.Identifier != repo.Identifier || !s.Tracks() {
 			return true

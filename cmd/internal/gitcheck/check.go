@@ -23,11 +23,13 @@
 package gitcheck
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +37,7 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
+	"talon/host/maintainers"
 	"talon/host/wire"
 	"talon/sdk/grasp"
 )
@@ -144,11 +147,6 @@ type looker struct {
 	waits map[placeholder]bool
 	list  []Problem
 	count int
-
-	// The announcements of the last identifier. Repositories come in the order of
-	// identifiers.
-	identifier string
-	known      *announcements
 }
 
 type placeholder struct {
@@ -180,12 +178,9 @@ func (l *looker) problem(where string, inFlight bool, format string, args ...any
 	l.list = append(l.list, Problem{Where: where, What: fmt.Sprintf(format, args...), InFlight: inFlight})
 }
 
-// How many announcements of one identifier, and how many held states, are looked at:
-// anybody may send them. The owners' own are always among them.
 const (
-	maxAnnouncements = 10_000
-	maxStates        = 10_000
-	idsAtOnce        = 200
+	maxStates = 10_000 // of a repository's maintainers that one look reads
+	idsAtOnce = 200
 )
 
 // standing is how an announcement stands that is in purgatory.
@@ -216,41 +211,14 @@ func (l *looker) readHeld(ctx context.Context) error {
 	})
 }
 
-// announcements are those of one identifier.
-type announcements struct {
-	graph  *grasp.Graph
-	stored map[grasp.PubKey]bool
-}
-
-// announcements reads those of the place's identifier.
-func (l *looker) announcements(ctx context.Context, p *location) (*announcements, error) {
-	if l.known != nil && l.identifier == p.Identifier {
-		return l.known, nil
+// announced returns who maintains the repository of a place, and whether its owner's
+// announcement is stored.
+func (l *looker) announced(ctx context.Context, p *location) (all []grasp.PubKey, stored bool, err error) {
+	list, err := maintainers.Below(ctx, l, p.Identifier, p.PubKey)
+	for _, a := range list {
+		stored = stored || a.PubKey == p.PubKey && !a.Held
 	}
-	known := &announcements{stored: make(map[grasp.PubKey]bool)}
-	var list []*grasp.Announcement
-	add := func(e *host.Event, held bool) {
-		a, err := e.Announcement()
-		if err != nil {
-			return
-		}
-		list = append(list, a)
-		if !held {
-			known.stored[a.PubKey] = true
-		}
-	}
-	filter := ofIdentifier(grasp.KindAnnouncement, p.Identifier)
-	filter.Limit = maxAnnouncements
-	err := l.events(ctx, filter, add)
-	l.identifier, l.known = p.Identifier, known
-	if err == nil && len(list) >= maxAnnouncements {
-		// The owner may not be among these, nor may the next one.
-		filter.Authors = []host.PubKey{p.PubKey}
-		err = l.events(ctx, filter, add)
-		l.known = nil
-	}
-	known.graph = grasp.NewGraph(list)
-	return known, err
+	return maintainers.Graph(list).Maintainers(p.PubKey), stored, err
 }
 
 // states returns the states of a repository by its maintainers: the newest that is
@@ -313,28 +281,33 @@ func ofIdentifier(kind host.Kind, identifier string) host.Filter {
 	return host.Filter{Kinds: []host.Kind{kind}, Tags: []host.TagFilter{{Name: 'd', Values: []string{identifier}}}}
 }
 
-// events calls yield with what is held and what is stored. An event that is released
-// in between comes twice.
+// events calls yield with each event that matches, held or stored.
 func (l *looker) events(ctx context.Context, filter host.Filter, yield func(e *host.Event, held bool)) error {
-	give := func(text []byte, held bool) {
-		// One that cannot be read is for the check of events.
-		if e, err := wire.ParseEvent(text); err == nil {
-			yield(e, held)
-		}
-	}
-	held, err := l.cfg.Events.HeldBy(ctx, filter)
-	if err != nil {
-		return err
-	}
-	for _, text := range held {
-		give(text, true)
-	}
+	return maintainers.ReadAll(ctx, l, filter, yield)
+}
+
+// Query returns the stored events that match. It leaves out what cannot be read, which the check
+// of events reports.
+func (l *looker) Query(ctx context.Context, filter host.Filter) (texts [][]byte, err error) {
+	filter.Reader = host.Everything
 	sel, err := l.cfg.Events.Select(ctx, []host.Filter{filter}, l.now)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return l.cfg.Events.Fetch(ctx, sel.Rows, func(_ int64, text []byte) error {
-		give(text, false)
+	err = l.cfg.Events.Fetch(ctx, sel.Rows, func(_ int64, text []byte) error {
+		texts = append(texts, bytes.Clone(text))
 		return nil
 	})
+	return slices.DeleteFunc(texts, unreadable), err
+}
+
+// HeldBy returns the held events that match, and leaves out the same ones.
+func (l *looker) HeldBy(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	texts, err := l.cfg.Events.HeldBy(ctx, filter)
+	return slices.DeleteFunc(texts, unreadable), err
+}
+
+func unreadable(text []byte) bool {
+	_, err := wire.ParseEvent(text)
+	return err != nil
 }

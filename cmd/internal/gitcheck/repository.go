@@ -77,13 +77,13 @@ func (l *looker) compare(ctx context.Context, p *location, repo *gitrepo.Repo, r
 		}
 		return nil
 	}
-	known, err := l.announcements(ctx, p)
+	all, stored, err := l.announced(ctx, p)
 	if err != nil {
 		return err
 	}
 	held, waits := l.held[key(p.Repo, false)]
 	switch {
-	case known.stored[p.PubKey]:
+	case stored:
 		waits = false
 	case waits && !held.dormant:
 	case waits:
@@ -93,7 +93,7 @@ func (l *looker) compare(ctx context.Context, p *location, repo *gitrepo.Repo, r
 		l.problem(p.where, true, "orphan: no announcement of it is stored or held")
 		return nil
 	}
-	return l.compareState(ctx, p, repo, refs, known.graph.Maintainers(p.PubKey), waits)
+	return l.compareState(ctx, p, repo, refs, all, waits)
 }
 
 // compareState compares heads, tags and HEAD with the newest state of the

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"talon/internal/durable"
 )
 
 // clientKey returns the key by which a signer knows this client, in hex. It makes one the first
@@ -28,16 +30,8 @@ func clientKey(folder, signer string) (key string, isNew bool, err error) {
 		return "", false, fmt.Errorf("make the folder of clients of signers: %w", err)
 	}
 	// Another command may make it at the same time: the file that is there first counts.
-	f, err := os.CreateTemp(folder, ".new-*") // mode 0600
-	if err != nil {
-		return "", false, fmt.Errorf("make a key for the signer: %w", err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.WriteString(nostr.GeneratePrivateKey() + "\n")
-	if err = errors.Join(err, f.Close()); err != nil {
-		return "", false, fmt.Errorf("make a key for the signer: %w", err)
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	err = durable.Create(path, []byte(nostr.GeneratePrivateKey()+"\n"), 0o600)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", false, fmt.Errorf("make a key for the signer: %w", err)
 	}
 	key, err = readKey(path)

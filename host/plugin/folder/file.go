@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"talon/internal/durable"
 )
 
 // ErrChanged says that a file is not the one that was seen: it is being written,
@@ -74,7 +76,7 @@ func Write(dir, file string, data []byte) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
 		mode = info.Mode().Perm()
 	}
-	return writeDurably(path, data, mode)
+	return durable.Write(path, data, mode)
 }
 
 // Remove takes a plugin's file out of the folder. It returns nil if the file does not
@@ -83,7 +85,7 @@ func Remove(dir, file string) error {
 	if err := check(file); err != nil {
 		return err
 	}
-	return removeDurably(filepath.Join(dir, file))
+	return durable.Remove(filepath.Join(dir, file))
 }
 
 // check takes only names of files that [Scan] would take.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"talon/host/plugin/sidecar"
+	"talon/internal/durable"
 	"talon/internal/smallfile"
 )
 
@@ -226,13 +227,24 @@ func sum(wasm []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
+// disk is what a history does to files, one durable step each.
+type disk struct {
+	write  func(path string, data []byte) error
+	remove func(path string) error
+}
+
+var realDisk = disk{
+	write:  func(path string, data []byte) error { return durable.Write(path, data, 0o600) },
+	remove: durable.Remove,
+}
+
 // OpenHistory opens the history in a folder, and makes the folder if there is none.
 func OpenHistory(dir string) (*History, error) { return openHistory(dir, realDisk, time.Now) }
 
 func openHistory(dir string, d disk, now func() time.Time) (*History, error) {
 	s := &History{dir: dir, disk: d, now: now, records: make(map[string]*Record)}
 	for _, path := range []string{dir, filepath.Join(dir, blobs)} {
-		if err := makeFolder(path, 0o700); err != nil {
+		if err := durable.Mkdir(path, 0o700); err != nil {
 			return nil, fmt.Errorf("make a folder for plugins that ran: %w", err)
 		}
 	}

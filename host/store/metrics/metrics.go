@@ -26,6 +26,7 @@ const (
 	Placeholders
 	Deleted
 	Relays
+	Moderation
 	State
 	Plugins
 	Check
@@ -38,7 +39,7 @@ var names = [operations]struct{ verb, label string }{
 	Select: {"select", "select"}, Fetch: {"fetch", "fetch"}, Count: {"count", "count"}, Authors: {"list authors of", "authors"},
 	Scan: {"scan", "scan"}, Export: {"export", "export"}, Held: {"look up held", "held"},
 	Placeholders: {"list placeholders of", "placeholders"}, Deleted: {"look for deletions of", "deleted"},
-	Relays: {"list relays of", "relays"}, State: {"load state beside", "state"}, Plugins: {"load plugins beside", "plugins"},
+	Relays: {"list relays of", "relays"}, State: {"load state beside", "state"}, Moderation: {"read the moderation log of", "moderation"}, Plugins: {"load plugins beside", "plugins"},
 	Check: {"check", "check"}, Log: {"read the log of", "log"},
 }
 
@@ -93,6 +94,7 @@ func New(last Operation, querying string, total func() *semantics.Total, busy fu
 		Gauge("talon_store_event_bytes", "Bytes of the stored events' JSON.", func() float64 { return float64(total().Bytes) }),
 		Gauge("talon_held_events", "Events in purgatory.", func() float64 { return float64(total().Held) }),
 		Gauge("talon_held_bytes", "Bytes of their JSON.", func() float64 { return float64(total().HeldBytes) }),
+		Gauge("talon_hidden_events", "Events that the operator has hidden or banned.", func() float64 { return float64(total().Hidden) }),
 	}
 	return m
 }

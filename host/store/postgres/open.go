@@ -125,11 +125,15 @@ type Store struct {
 	turnKey int64           // of the lock of a transaction; never changes after Open
 	plugins int64           // total.plugins, as last read
 
+	moderation int64 // number of the last row of the moderation log that is known here
+
 	// As of the last commit that is known.
 	total        atomic.Pointer[semantics.Total] // never nil
 	expiry       atomic.Int64                    // earliest in event, noExpiry if there is none
 	heldDue      atomic.Int64                    // when something in purgatory is due, noExpiry if never
 	removedTotal atomic.Int64                    // events removed, ever
+
+	confirmed atomic.Int64 // when what others commit was known in full, unix nanoseconds
 
 	writer   atomic.Int64 // this process in table writer
 	readUpTo atomic.Int64 // known.commits

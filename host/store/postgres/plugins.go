@@ -21,13 +21,22 @@ const proposed = "plugins"
 // PluginsChanged receives after [Store.Plugins] may have changed, and now and then.
 func (s *Store) PluginsChanged() <-chan struct{} { return s.proposed }
 
-// switched yields another generation of plugins than the one that is known. REQUIRES:
-// s.writing.
-func (s *Store) switched(m *totals, yield func(host.Commit)) {
+// switched yields another generation of plugins than the one that is known, and new rows of the
+// moderation log. REQUIRES: s.writing.
+func (s *Store) switched(m *totals, yield func(host.Commit)) error {
+	if m.moderation > s.moderation {
+		lines, err := s.moderationLines(context.Background(), s.moderation)
+		if err != nil {
+			return err
+		}
+		s.moderation = m.moderation
+		yield(host.Commit{Moderation: lines})
+	}
 	if m.plugins != s.plugins {
 		s.plugins = m.plugins
 		yield(host.Commit{Plugins: m.plugins})
 	}
+	return nil
 }
 
 // Plugins returns the generation of plugins that decides, and the one that is proposed.

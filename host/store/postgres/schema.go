@@ -31,7 +31,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2, 5}}
+var present = layout{steps, []int{1, 2, 2, 2, 2, 6}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -266,11 +266,51 @@ BEGIN
 END $$;
 CREATE TRIGGER held_weigh AFTER INSERT OR DELETE ON held FOR EACH ROW EXECUTE FUNCTION held_weigh();
 `, `
+-- The moderation log, and the events that it has taken out of sight: see packages moderation
+-- and semantics. An older program does not obey the log: all nodes are updated before the
+-- operator's first row.
+CREATE TABLE moderation (
+	number bigint PRIMARY KEY, -- without gaps
+	uid    text   NOT NULL UNIQUE,
+	at     bigint NOT NULL,
+	json   bytea  NOT NULL     -- the row, as a line
+);
+CREATE INDEX moderation_at ON moderation (at);
+
+CREATE TABLE hidden (
+	number     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	id         bytea  NOT NULL UNIQUE,
+	pubkey     bytea  NOT NULL,
+	created_at bigint NOT NULL,
+	kind       int    NOT NULL,
+	address    bytea,            -- its key; NULL for a kind that has none
+	expires    bigint,           -- NULL: never
+	json       bytea  NOT NULL
+);
+CREATE INDEX hidden_address ON hidden (address) WHERE address IS NOT NULL;
+CREATE INDEX hidden_expires ON hidden (expires) WHERE expires IS NOT NULL;
+CREATE TABLE hidden_maintainer (
+	key    bytea  NOT NULL, -- as in table tag, of an announcement that lists a maintainer
+	hidden bigint NOT NULL, -- its number
+	PRIMARY KEY (key, hidden)
+);
+
+CREATE TABLE refused ( -- ids that sync does not fetch again, the oldest numbers go first
+	number     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	id         bytea  NOT NULL UNIQUE,
+	created_at bigint NOT NULL
+);
+ALTER TABLE total
+	ADD COLUMN hidden       bigint NOT NULL DEFAULT 0, -- rows in hidden
+	ADD COLUMN hidden_bytes bigint NOT NULL DEFAULT 0, -- of their json
+	ADD COLUMN moderation   bigint NOT NULL DEFAULT 0; -- number of the last row of the log
+`, `
 -- Who may receive an event (host.Audience), NULL: everybody. Columns kind of tables event and tag
 -- are higher by 65536 for a withheld event: see withheldKinds. Older programs would serve it to
 -- everybody.
 ALTER TABLE event ADD COLUMN audience bytea;
 ALTER TABLE held ADD COLUMN audience bytea;
+ALTER TABLE hidden ADD COLUMN audience bytea;
 ALTER TABLE total ADD COLUMN withheld bigint NOT NULL DEFAULT 0; -- rows in event that have an audience
 `}
 

@@ -46,12 +46,13 @@ type totals struct {
 	semantics.Total
 	removed, expires, due int64
 	plugins               int64
+	moderation            int64 // number of the last row of the moderation log
 }
 
 // catchUp reads the log together with total, in one statement, so that both are of the same
 // moment. $1 is what is known, $2 how many bytes at most.
 const catchUp = `
-	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.withheld, t.removed, t.expires, t.due, t.plugins, l.n, l.writer, l.before, l.token, l.changes
+	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.hidden, t.hidden_bytes, t.withheld, t.removed, t.expires, t.due, t.plugins, t.moderation, l.n, l.writer, l.before, l.token, l.changes
 	FROM total t LEFT JOIN LATERAL (
 		SELECT * FROM (
 			SELECT g.*, sum(octet_length(g.changes)) OVER (ORDER BY g.n) - octet_length(g.changes) AS bytes
@@ -74,7 +75,7 @@ type tail struct {
 
 func (t *tail) scan(rows pgx.Rows) error {
 	var e entry
-	err := rows.Scan(&t.commits, &t.token, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &t.Withheld, &t.removed, &t.expires, &t.due, &t.plugins, &e.n, &e.writer, &e.before, &e.token, &e.changes)
+	err := rows.Scan(&t.commits, &t.token, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &t.Hidden, &t.HiddenBytes, &t.Withheld, &t.removed, &t.expires, &t.due, &t.plugins, &t.moderation, &e.n, &e.writer, &e.before, &e.token, &e.changes)
 	if err == nil && e.n != nil {
 		t.entries = append(t.entries, e)
 	}
@@ -150,7 +151,9 @@ func (s *Store) follow(t *tail, yield func(host.Commit)) (more bool, err error) 
 	if string(t.token) != string(s.known.token) {
 		return false, errGap
 	}
-	s.switched(&t.totals, yield)
+	if err := s.switched(&t.totals, yield); err != nil {
+		return false, err
+	}
 	s.note(&t.totals)
 	return false, nil
 }
@@ -164,6 +167,8 @@ func (s *Store) note(m *totals) {
 	s.removedTotal.Store(m.removed)
 	s.expiry.Store(m.expires)
 	s.heldDue.Store(m.due)
+	s.moderation = m.moderation
+	s.confirmed.Store(time.Now().UnixNano())
 }
 
 // skip continues after a gap in the log: it yields the gap, and the events that have come
@@ -203,7 +208,9 @@ func (s *Store) skip(m *totals, yield func(host.Commit)) error {
 		yield(c)
 		s.known.seq = last
 	}
-	s.switched(m, yield)
+	if err := s.switched(m, yield); err != nil {
+		return err
+	}
 	s.note(m)
 	return nil
 }
@@ -258,7 +265,7 @@ func (tx *Tx) begin(ctx context.Context, yield func(host.Commit)) error {
 			if tx.others > 0 {
 				s.alone.Store(false)
 			}
-			tx.total, tx.removed = t.Total, t.removed
+			tx.total, tx.removed, tx.moderation = t.Total, t.removed, t.moderation
 			return nil
 		}
 		// The rest is read without the turn.
@@ -307,8 +314,8 @@ func (s *Store) join(ctx context.Context, c *pgx.Conn) (token []byte, err error)
 		}
 		if err == nil && s.known.token == nil {
 			var m totals
-			const sql = `SELECT commits, token, seq, events, bytes, held, held_bytes, withheld, removed, expires, due, plugins FROM total`
-			err = tx.QueryRow(ctx, sql).Scan(&m.commits, &m.token, &m.Seq, &m.Events, &m.Bytes, &m.Held, &m.HeldBytes, &m.Withheld, &m.removed, &m.expires, &m.due, &m.plugins)
+			const sql = `SELECT commits, token, seq, events, bytes, held, held_bytes, hidden, hidden_bytes, withheld, removed, expires, due, plugins, moderation FROM total`
+			err = tx.QueryRow(ctx, sql).Scan(&m.commits, &m.token, &m.Seq, &m.Events, &m.Bytes, &m.Held, &m.HeldBytes, &m.Hidden, &m.HiddenBytes, &m.Withheld, &m.removed, &m.expires, &m.due, &m.plugins, &m.moderation)
 			s.plugins = m.plugins
 			s.note(&m)
 		}

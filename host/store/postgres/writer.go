@@ -32,6 +32,7 @@ const flushBytes = 4 << 20
 type Tx struct {
 	s             *Store
 	total         semantics.Total
+	moderation    int64   // number of the last row of the moderation log
 	removed       int64   // of table total, when the transaction began
 	others        int64   // processes that write as well
 	changes       changes // for them
@@ -184,12 +185,13 @@ func (tx *Tx) seal(token []byte) error {
 		commits++
 		t := tx.total
 		const sql = `
-			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, token = $6, commits = $7, removed = $8, withheld = $9, `
-		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, token, commits, tx.removed + tx.removedTotal, t.Withheld}
+			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, hidden = $6, hidden_bytes = $7,
+				moderation = $8, token = $9, commits = $10, removed = $11, withheld = $12, `
+		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, tx.moderation, token, commits, tx.removed + tx.removedTotal, t.Withheld}
 		if tx.expiryChanged || tx.holdChanged {
 			b.Queue(sql+`expires = `+nextExpiry+`, due = `+nextHeld+` RETURNING expires, due`, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&expires, &due) })
 		} else {
-			b.Queue(sql+`expires = $10, due = $11`, append(args, expires, due)...)
+			b.Queue(sql+`expires = $13, due = $14`, append(args, expires, due)...)
 		}
 		b.Queue(`UPDATE writer SET token = $1, read = $2, alive = clock_timestamp() WHERE id = $3`, token, s.known.commits, s.writer.Load())
 		if tx.others > 0 {
@@ -216,7 +218,7 @@ func (tx *Tx) seal(token []byte) error {
 	if tag.String() != "COMMIT" {
 		return fmt.Errorf("the server answered %s", tag)
 	}
-	s.note(&totals{position{commits: commits, token: token}, tx.total, tx.removed + tx.removedTotal, expires, due, s.plugins})
+	s.note(&totals{position{commits: commits, token: token}, tx.total, tx.removed + tx.removedTotal, expires, due, s.plugins, tx.moderation})
 	return nil
 }
 
@@ -237,7 +239,7 @@ func (tx *Tx) resolve(token []byte, failed error) error {
 		case err == nil && bytes.Equal(last, token):
 			s.log.Info("the commit holds")
 			// When something is due is found out with the next transaction.
-			s.note(&totals{position{commits: s.known.commits + 1, token: token}, tx.total, tx.removed + tx.removedTotal, s.expiry.Load(), s.heldDue.Load(), s.plugins})
+			s.note(&totals{position{commits: s.known.commits + 1, token: token}, tx.total, tx.removed + tx.removedTotal, s.expiry.Load(), s.heldDue.Load(), s.plugins, tx.moderation})
 			return nil
 		case err == nil && last != nil:
 			s.log.Info("nothing was committed")

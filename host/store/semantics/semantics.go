@@ -61,6 +61,9 @@ type Total struct {
 
 	Held      int64 // events in purgatory
 	HeldBytes int64 // of their JSON
+
+	Hidden      int64 // events that the operator has taken out of sight
+	HiddenBytes int64 // of their JSON
 }
 
 // HeldLimits bound purgatory, which anybody may fill whose events a policy holds.

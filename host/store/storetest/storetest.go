@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/moderation"
 	"talon/host/store/semantics"
 )
 
@@ -70,6 +71,8 @@ type Store interface {
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 
+	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
+
 	Check(ctx context.Context, verify func(*host.Event) error, report func(problem string)) (checked int64, err error)
 	Close() error
 }
@@ -82,6 +85,7 @@ type Tx interface {
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 	Commit() error
 	Rollback() error
 }
@@ -121,6 +125,7 @@ func Run(t *testing.T, x Engine) {
 		{"StateWaitsForTx", testStateWaitsForTx},
 		{"StateSweep", testStateSweep},
 		{"Relays", testRelays},
+		{"Moderation", testModeration},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, x) })
 	}

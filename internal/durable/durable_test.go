@@ -1,7 +1,10 @@
-package folder
+package durable
 
 import (
 	"bytes"
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,7 +14,7 @@ func TestWriteReplaces(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.toml")
 	for _, text := range []string{"first", "", "third"} {
-		if err := writeDurably(path, []byte(text), 0o640); err != nil {
+		if err := Write(path, []byte(text), 0o640); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
@@ -31,14 +34,14 @@ func TestWriteReplaces(t *testing.T) {
 func TestWriteIsAtomic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	texts := [][]byte{bytes.Repeat([]byte{'a'}, 1<<20), bytes.Repeat([]byte{'b'}, 1<<20)}
-	if err := writeDurably(path, texts[0], 0o600); err != nil {
+	if err := Write(path, texts[0], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error)
 	go func() {
 		var err error
 		for i := 0; i < 20 && err == nil; i++ {
-			err = writeDurably(path, texts[i%2], 0o600)
+			err = Write(path, texts[i%2], 0o600)
 		}
 		done <- err
 	}()
@@ -63,47 +66,89 @@ func TestWriteCleansUp(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeDurably(filepath.Join(dir, "x"), []byte("text"), 0o600); err == nil {
+	if err := Write(filepath.Join(dir, "x"), []byte("text"), 0o600); err == nil {
 		t.Error("a folder was replaced by a file")
 	}
 	wantNames(t, dir, "x")
-	if err := writeDurably(filepath.Join(dir, "none", "x"), nil, 0o600); err == nil {
+	if err := Write(filepath.Join(dir, "none", "x"), nil, 0o600); err == nil {
 		t.Error("wrote into a folder that is not there")
 	}
 }
 
-func TestRemoveDurably(t *testing.T) {
+func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x")
-	if err := writeDurably(path, nil, 0o600); err != nil {
+	if err := Write(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := removeDurably(path); err != nil {
+		if err := Remove(path); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantNames(t, dir)
 }
 
-func TestMakeFolder(t *testing.T) {
+func TestMkdir(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
-		if err := makeFolder(filepath.Join(dir, "x"), 0o700); err != nil {
+		if err := Mkdir(filepath.Join(dir, "x"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if info, err := os.Stat(filepath.Join(dir, "x")); err != nil || info.Mode() != os.ModeDir|0o700 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if err := writeDurably(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+	if err := Write(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"file", "none/x"} {
-		if err := makeFolder(filepath.Join(dir, path), 0o700); err == nil {
+		if err := Mkdir(filepath.Join(dir, path), 0o700); err == nil {
 			t.Errorf("%s: no error", path)
 		}
 	}
+}
+
+// TestCreate shows that a file is made once, also by many at the same time, and never replaced.
+func TestCreate(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	made := make(chan error)
+	for i := range 8 {
+		go func() { made <- Create(path, bytes.Repeat([]byte{'a' + byte(i)}, 1<<16), 0o600) }()
+	}
+	count := 0
+	for range 8 {
+		switch err := <-made; {
+		case err == nil:
+			count++
+		case !errors.Is(err, fs.ErrExist):
+			t.Error(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if count != 1 || err != nil || !bytes.Equal(text, bytes.Repeat(text[:1], 1<<16)) {
+		t.Errorf("%d calls made the file, %d bytes, %v", count, len(text), err)
+	}
+	wantNames(t, dir, "x")
+}
+
+// TestWriteFromKeeps shows that a file stays if its new content cannot be produced.
+func TestWriteFromKeeps(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x")
+	if err := Write(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := errors.New("no more")
+	err := WriteFrom(path, 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, "half")
+		return errors.Join(err, bad)
+	})
+	if text, _ := os.ReadFile(path); !errors.Is(err, bad) || string(text) != "old" {
+		t.Errorf("the file holds %q, %v", text, err)
+	}
+	wantNames(t, dir, "x")
 }
 
 func wantNames(t *testing.T, dir string, want ...string) {
