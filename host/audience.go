@@ -174,6 +174,9 @@ type Reader struct {
 	Keys []PubKey // that it has proven (NIP-42)
 	Sets []string // of which one of the keys is a member
 	All  bool     // it is the host, which sees every event
+
+	// WithheldOnly leaves out the events that are for everybody.
+	WithheldOnly bool
 }
 
 // Everything is the reader that sees every event: the host and its operator.
@@ -197,10 +200,12 @@ func (r *Reader) Values() (list []string) {
 // Receives reports whether an event of this audience is for the reader.
 func (r *Reader) Receives(a *Audience) bool {
 	switch {
-	case a == nil || r != nil && r.All:
-		return true
 	case r == nil:
-		return false
+		return a == nil
+	case a == nil:
+		return !r.WithheldOnly
+	case r.All:
+		return true
 	case a.Set != "" && slices.Contains(r.Sets, a.Set):
 		return true
 	}

@@ -57,6 +57,9 @@ type Outcome struct {
 type Published struct {
 	Event *Event
 	Seq   int64 // as in Outcome; 0 for an ephemeral event
+
+	// Changed says that the event was stored before, for another audience.
+	Changed bool
 }
 
 // AudienceChange is a change of who may receive a stored event. It is a removal and a

@@ -58,6 +58,7 @@ func (p *Pipeline) SetAudiences(ctx context.Context, list []AudienceChange) (cha
 			changed++
 			b.changed([]*host.Event{out.Before})
 			b.stored(out.After, out.Seq)
+			b.published[len(b.published)-1].Changed = true
 		}
 		return nil
 	}}

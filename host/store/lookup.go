@@ -155,11 +155,12 @@ func (v *snapshot) byID(p *plan, n need, yield func(*match) error) error {
 	if err != nil {
 		return err
 	}
-	if v.withheld > 0 {
+	only := p.filter.Reader != nil && p.filter.Reader.WithheldOnly
+	if v.withheld > 0 || only {
 		received := found[:0]
 		for _, m := range found {
-			ok := !m.withheld
-			if !ok {
+			ok := !m.withheld && !only
+			if m.withheld {
 				if ok, err = v.receives(p.filter, m.seq); err != nil {
 					return err
 				}

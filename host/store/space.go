@@ -64,21 +64,25 @@ func (v *snapshot) plans(f *host.Filter) ([]*plan, error) {
 	if f.Reader != nil && f.Reader.All && v.withheld > 0 {
 		first = spaceAll
 	}
-	p, err := v.choosePlan(f, first)
-	if err != nil {
-		return nil, err
-	}
-	plans := []*plan{p}
-	if v.withheld == 0 || p.filter.IDs != nil || first == spaceAll {
-		return plans, nil
+	var plans []*plan
+	if only := f.Reader != nil && f.Reader.WithheldOnly; !only || f.IDs != nil {
+		p, err := v.choosePlan(f, first)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+		if v.withheld == 0 || p.filter.IDs != nil || first == spaceAll {
+			return plans, nil
+		}
 	}
 	values := f.Reader.Values()
-	if len(values) == 0 {
+	if len(values) == 0 || v.withheld == 0 {
 		return plans, nil
 	}
 	own := *f
 	own.Tags = append(append(make([]host.TagFilter, 0, len(f.Tags)+1), f.Tags...), host.TagFilter{Name: host.AudienceOf, Values: values})
-	if p, err = v.choosePlan(&own, spaceWithheld); err != nil {
+	p, err := v.choosePlan(&own, spaceWithheld)
+	if err != nil {
 		return nil, err
 	}
 	return append(plans, p), nil

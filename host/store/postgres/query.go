@@ -79,11 +79,20 @@ func parts(f *host.Filter) []part {
 		return []part{{f, spaceAll}}
 	}
 	values := r.Values()
-	if len(values) == 0 {
+	switch {
+	case len(values) > 0:
+	case r != nil && r.WithheldOnly:
+		nothing := *f
+		nothing.IDs = []host.ID{}
+		return []part{{&nothing, spacePublic}}
+	default:
 		return []part{{f, spacePublic}}
 	}
 	own := *f
 	own.Tags = append(append(make([]host.TagFilter, 0, len(f.Tags)+1), f.Tags...), host.TagFilter{Name: host.AudienceOf, Values: values})
+	if r.WithheldOnly {
+		return []part{{&own, spaceWithheld}}
+	}
 	return []part{{f, spacePublic}, {&own, spaceWithheld}}
 }
 

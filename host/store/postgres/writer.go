@@ -516,7 +516,8 @@ func (c changes) commit() (out host.Commit, err error) {
 		e.Audience, audience = audience, nil
 		switch sort {
 		case changeStored, changeEphemeral:
-			out.Published = append(out.Published, host.Published{Event: e, Seq: int64(number)})
+			before := slices.ContainsFunc(out.Removed, func(old *host.Event) bool { return old.ID == e.ID })
+			out.Published = append(out.Published, host.Published{Event: e, Seq: int64(number), Changed: before})
 		case changeRemoved:
 			out.Removed = append(out.Removed, e)
 		case changeHeld, changeSynced:

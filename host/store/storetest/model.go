@@ -233,7 +233,7 @@ func (w *world) reader() *host.Reader {
 	case 1:
 		return host.Everything
 	}
-	r := &host.Reader{}
+	r := &host.Reader{WithheldOnly: w.IntN(4) == 0}
 	for range w.IntN(3) {
 		r.Keys = append(r.Keys, host.PubKey{byte(w.IntN(4))})
 	}
