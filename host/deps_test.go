@@ -43,6 +43,7 @@ var allowed = map[string]string{
 	"host/backup":               "internal/durable internal/smallfile",
 	"host/diskspace":            "",
 	"internal/wave":             "",
+	"host/audience":             "host host/wire sdk/grasp",
 	"host/moderation":           "host host/wire sdk/grasp sdk/nip19",
 	"host/ingest":               "host host/bound host/contain host/maintainers host/moderation host/purgatory host/wire internal/heap internal/recent internal/wave sdk/grasp",
 	"host/ingest/retry":         "host host/bound",

@@ -186,6 +186,8 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		Verify: schnorr.Verify,
 		Policy: core.Plugins,
 		Holder: core.Users.Holder,
+
+		Audiences: core.Plugins,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the relay: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/audience"
 	"talon/host/config"
 	"talon/host/ingest"
 	"talon/host/moderation"
@@ -75,7 +76,7 @@ const (
 // What is known of people is kept in the same way, under [users.About].
 
 // Knowledge lists all sorts of it, for talon copy.
-var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About}
+var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About, audience.About}
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {

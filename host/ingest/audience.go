@@ -16,10 +16,24 @@ func (p *Pipeline) audience(ctx context.Context, e *entry, facts *host.FactReade
 	e.asked = p.cfg.Audiences.Version()
 	a, err := p.cfg.Audiences.Audience(ctx, e.item.Event, facts, now)
 	facts.Asking("")
+	if err == nil && len(e.open) > 0 {
+		a = p.cfg.Audiences.With(e.item.Event, a, withheldIn(e.open))
+	}
 	if err == nil && a != nil {
 		e.event = e.item.Event.For(a)
 	}
 	return err
+}
+
+// withheldIn returns the events that an open batch has stored or held and that are not for
+// everybody.
+func withheldIn(open []change) (list []*host.Event) {
+	for i := range open {
+		if c := &open[i]; !c.removed && c.event.Audience != nil {
+			list = append(list, c.event)
+		}
+	}
+	return list
 }
 
 // accepted returns the event of an entry as it is stored: with its audience.
@@ -47,6 +61,7 @@ type AudienceChange struct {
 // and a publication for all that follow commits. It returns how many events have changed.
 func (p *Pipeline) SetAudiences(ctx context.Context, list []AudienceChange) (changed int, err error) {
 	o := &operation{do: func(b *batch) error {
+		changed = 0
 		for _, c := range list {
 			out, err := b.tx.SetAudience(c.ID, c.Audience)
 			if err != nil {

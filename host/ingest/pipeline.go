@@ -121,8 +121,15 @@ type Audiences interface {
 	// Audience returns nil for everybody. What it reads it reads through facts.
 	Audience(ctx context.Context, e *host.Event, facts *host.FactReader, now int64) (*host.Audience, error)
 
-	// Version changes when Audience may give other answers to the same events.
+	// With returns the audience of an event whose own is given, and that may also belong to the
+	// repositories of events of the open batch.
+	With(e *host.Event, own *host.Audience, pending []*host.Event) *host.Audience
+
+	// Version changes when other modules answer.
 	Version() uint64
+
+	// Committed follows commits, before a decision can rest on them. It does not wait.
+	Committed(published []host.Published, removed []*host.Event, held []host.HeldChange)
 }
 
 // Users is the set of known people (package users).

@@ -126,6 +126,18 @@ func (c *chain) restrict(ctx context.Context, q *question, t *trace) error {
 // with their settings. It is empty if there are none.
 func (r *Registry) Audiences() string { return r.current.Load().audiences.settings }
 
+// Complete reports whether every plugin of the folder runs, or an earlier version of it.
+func (r *Registry) Complete() bool {
+	r.inspecting.Lock()
+	defer r.inspecting.Unlock()
+	for name, s := range r.slots {
+		if s.running == nil && (s.refused != nil || r.missing(name, s) != "") {
+			return false
+		}
+	}
+	return len(r.problems) == 0 && r.notCurrent() == nil
+}
+
 // AudienceKinds returns the kinds of the events about which plugins are asked, nil for none, and
 // whether they are asked about events of other kinds too.
 func (r *Registry) AudienceKinds() (kinds []host.Kind, more bool) {

@@ -36,7 +36,7 @@ type entry struct {
 	fuel  int64
 	*decision
 	audience *Opinion // who may receive it; nil: everybody
-	older    uint64 // the entry before it in its bucket, or 0
+	older    uint64   // the entry before it in its bucket, or 0
 }
 
 // decision is immutable: most entries share that of an earlier one.

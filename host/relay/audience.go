@@ -54,8 +54,8 @@ func (x *index) prove(c *conn) {
 	p.keys = c.authed
 }
 
-// leave forgets the keys of a connection.
-func (x *index) leave(c *conn) {
+// forgetConn forgets the keys of a connection.
+func (x *index) forgetConn(c *conn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	p := x.proven[c]

@@ -16,7 +16,6 @@ package main
 import (
 	_ "embed"
 	"strings"
-	"unsafe"
 
 	"talon/sdk/abi"
 	"talon/sdk/policy"
@@ -42,7 +41,7 @@ type rules struct {
 
 	repositories []repository
 
-	keys [maxAudience][32]byte // of the last private event
+	keys [32 * maxAudience]byte // of the last private event
 }
 
 // repository is one that only the readers read.
@@ -139,18 +138,16 @@ func (r *rules) Audience(in policy.Input) policy.Verdict {
 
 // concerned returns the keys of the author and of those whom a p tag names, one after the other.
 func (r *rules) concerned(e policy.Event) []byte {
-	r.keys[0] = *e.Author()
-	n := 1
-	for it := e.Tags(); it.Next() && n < maxAudience; {
+	keys := append(r.keys[:0], e.Author()[:]...)
+	for it := e.Tags(); it.Next() && len(keys) < len(r.keys); {
 		if it.Name() != "p" {
 			continue
 		}
 		if key, ok := decode(it.Value()); ok {
-			r.keys[n] = key
-			n++
+			keys = append(keys, key[:]...)
 		}
 	}
-	return unsafe.Slice(&r.keys[0][0], n*len(r.keys[0]))
+	return keys
 }
 
 // isForReaders reports whether an announcement is that of a repository which only readers read.
@@ -182,6 +179,11 @@ var (
 // maxKeys is how many keys of a client count.
 const maxKeys = 64
 
+// maxFilters is more than a relay takes in one message.
+const maxFilters = 512
+
+var tooMany = policy.Reject("invalid", "more than 512 filters in one message, send several").By("filters")
+
 // Query judges each filter; the first that asks for too much decides.
 func (r *rules) Query(in policy.QueryInput) policy.Verdict {
 	who := client{in: in}
@@ -189,7 +191,11 @@ func (r *rules) Query(in policy.QueryInput) policy.Verdict {
 		who.keys[who.n] = it.Key()
 	}
 	who.known = who.n > 0
-	for it := in.Filters(); it.Next(); {
+	n := 0
+	for it := in.Filters(); it.Next(); n++ {
+		if n == maxFilters {
+			return tooMany
+		}
 		filter := it.Filter()
 		if v := r.judge(&filter, &who); v.Action != policy.ActionPass {
 			return v

@@ -127,7 +127,7 @@ static inline talon_verdict talon_shadow_reject(const char *rule) {
 
 /* Keep an event in purgatory. */
 static inline talon_verdict talon_hold(const char *rule, talon_text text) {
-	return (talon_verdict){TALON_ACTION_HOLD, talon_string(rule), TALON_TEXT("purgatory"), text, 0};
+	return (talon_verdict){.action = TALON_ACTION_HOLD, .rule = talon_string(rule), .prefix = TALON_TEXT("purgatory"), .text = text};
 }
 
 /* Refuse it until the client authenticates (NIP-42). */
@@ -145,7 +145,7 @@ static inline talon_verdict talon_nobody(const char *rule) {
 }
 
 static inline talon_verdict talon_require_auth(const char *rule, talon_text text) {
-	return (talon_verdict){TALON_ACTION_REQUIRE_AUTH, talon_string(rule), TALON_TEXT("auth-required"), text, 0};
+	return (talon_verdict){.action = TALON_ACTION_REQUIRE_AUTH, .rule = talon_string(rule), .prefix = TALON_TEXT("auth-required"), .text = text};
 }
 
 /* Have the host decide about a refused event once more when another of its author is

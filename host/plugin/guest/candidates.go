@@ -46,4 +46,6 @@ func (c *Candidates) Has(e *host.Event) bool {
 }
 
 // Kinds returns the kinds as ranges, and whether tags make events of other kinds candidates.
-func (c *Candidates) Kinds() (ranges []manifest.KindRange, more bool) { return c.ranges, len(c.tags) > 0 }
+func (c *Candidates) Kinds() (ranges []manifest.KindRange, more bool) {
+	return c.ranges, len(c.tags) > 0
+}
