@@ -8,6 +8,9 @@ RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 LISTEN  ?= 127.0.0.1:7334
 DATA    ?= ./data
 
+comma   := ,
+space   := $(subst ,, )
+
 # The SDK is a module of its own.
 PACKAGES := ./... talon/sdk/...
 
@@ -17,7 +20,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm build run test race race-all lint check check-quick e2e devnet cluster lab scale seeds guides fuzz nightly attack bench bench-set clean
+.PHONY: help tools wasm bundle build run test race race-all lint check check-quick e2e devnet cluster lab scale seeds guides fuzz nightly attack bench bench-set clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,19 +28,16 @@ help: ## this list
 tools:
 	@scripts/tools
 
-# The modules as they are compiled are in build/wasm; what ships is compressed.
-wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules: those that run to bin/plugins, the others to bin/more
-	@mkdir -p bin/plugins bin/more
-	@rm -f $(DEFAULT:%=bin/more/%.wasm) $(patsubst %,bin/plugins/%.wasm,$(filter-out $(DEFAULT),$(MODULES)))
-	@$(GO) run ./internal/compress bin/plugins $(DEFAULT:%=build/wasm/%.wasm)
-	@$(GO) run ./internal/compress bin/more $(patsubst %,build/wasm/%.wasm,$(filter-out $(DEFAULT),$(MODULES)))
+wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules to build/wasm
 
 wasm-%:
 	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' -o build/wasm/$*.wasm ./plugins/$*
 
-build: tools wasm ## build bin/talon and the bundled modules, and compile those that run
-	$(GO) build -trimpath -ldflags='-s -w -X main.release=$(RELEASE)' -o bin/talon ./cmd/talon
-	@bin/talon compile-bundled bin/compiled bin/plugins
+bundle: wasm ## put the modules and their compiled code where a build with the tag bundled finds them
+	@$(GO) run ./internal/bundler -default $(subst $(space),$(comma),$(DEFAULT)) host/bundle $(MODULES:%=build/wasm/%.wasm)
+
+build: bundle ## build bin/talon with the bundled modules inside
+	$(GO) build -tags=$(TAGS),bundled -ldflags='-s -w -X main.release=$(RELEASE)' -o bin/talon ./cmd/talon
 
 run: build ## serve on 127.0.0.1:7334 with data in ./data
 	bin/talon serve --listen $(LISTEN) --data $(DATA)
@@ -115,4 +115,4 @@ bench-set: build ## the benchmarks that two revisions are compared by, in a form
 	@scripts/bench-set
 
 clean: ## remove what was built; data stays
-	rm -rf bin build/wasm
+	rm -rf bin build/wasm host/bundle/*.pack

@@ -85,8 +85,7 @@ func beside(t *testing.T, name string) string {
 	tree := t.TempDir()
 	dir, bin := filepath.Join(tree, name), filepath.Join(tree, "talon", "bin")
 	err = errors.Join(os.Mkdir(dir, 0o700), os.MkdirAll(bin, 0o700), os.Symlink(filepath.Join(root, "sdk"), filepath.Join(tree, "talon", "sdk")),
-		os.Symlink(plugintest.Talon(t), filepath.Join(bin, "talon")),
-		os.Symlink(plugintest.Build(t, "plugins/open"), filepath.Join(bin, "plugins")))
+		os.Symlink(plugintest.Bundled(t, "plugins/open", "plugins/lists"), filepath.Join(bin, "talon")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,6 +64,8 @@ semantics.HeldLimits
 	Events, ByAuthor, Bytes, Dependents, ByParent, Placeholders: of events in purgatory, whose rules are in host/purgatory
 guest.Limits
 	Fuel, Memory, Output, Time, Reads, Bytes, HostCalls, LogLines, LogLineBytes, LogRate: of one module, which the operator chose
+host.UsageLimits
+	Author, Repository: of one author or repository
 host.ClientLimits
 	Connections, Subscriptions, Filters, Events, Queries, BytesIn, BytesOut: of one client
 negentropy.ClientLimits

@@ -11,7 +11,7 @@ type Filter struct {
 	IDs     []ID
 	Authors []PubKey
 	Kinds   []Kind
-	Tags    []TagFilter // each name once
+	Tags    []TagFilter // each name once, but for WordOf
 	Since   *int64      // inclusive
 	Until   *int64      // inclusive
 
@@ -29,13 +29,15 @@ type Filter struct {
 }
 
 // TagFilter asks for a tag whose name is the single letter Name and whose value
-// is one of Values. Three names are no letters: [AddressOf], [MaintainerOf] and [AudienceOf].
+// is one of Values. Four names are no letters: [AddressOf], [MaintainerOf],
+// [WordOf] and [AudienceOf].
 type TagFilter struct {
 	Name   byte
 	Values []string
 }
 
-// Names of conditions that are no tags. Clients cannot use them: they are no letters.
+// Names of conditions that are no tags. They are no letters. Clients can use WordOf, by the
+// search element of a filter.
 const (
 	// AddressOf asks for the events at addresses (NIP-01), written kind:pubkey:d. Unlike a
 	// condition on the author and the d tag, it selects one version of each at most.
@@ -45,9 +47,12 @@ const (
 	// [Maintains].
 	MaintainerOf byte = 3
 
+	// WordOf asks for the events that a search finds by a word: see [Search].
+	WordOf byte = 5
+
 	// AudienceOf asks for the events whose audience has one of the values: see
 	// [Reader.Values]. Stores make such a condition of [Filter.Reader].
-	AudienceOf byte = 5
+	AudienceOf byte = 6
 )
 
 // Maintains returns the value of [MaintainerOf] for the announcements of an identifier
@@ -70,12 +75,30 @@ func (f *Filter) Matches(e *Event) bool {
 	if f.IDs != nil && !slices.Contains(f.IDs, e.ID) {
 		return false
 	}
+	var words []string // of the event, once a condition asks for one
 	for i := range f.Tags {
-		if !f.Tags[i].matches(e) {
+		t := &f.Tags[i]
+		if t.Name != WordOf {
+			if !t.matches(e) {
+				return false
+			}
+			continue
+		}
+		if words == nil {
+			if words = e.Words(); words == nil {
+				return false
+			}
+		}
+		if !t.MatchesWord(words) {
 			return false
 		}
 	}
 	return true
+}
+
+// MatchesWord reports whether one of the words that an event has is a value of the condition.
+func (t *TagFilter) MatchesWord(words []string) bool {
+	return slices.ContainsFunc(t.Values, func(value string) bool { return slices.Contains(words, value) })
 }
 
 func (t *TagFilter) matches(e *Event) bool {

@@ -12,7 +12,7 @@ import (
 // tests.
 //
 //go:embed LICENSE VERSION go.mod
-//go:embed abi grasp internal module nip19 policy strategy throttle
+//go:embed abi caseless grasp internal module nip19 policy strategy throttle
 //go:embed c/talon.h c/talon.mk
 //go:embed rust/Cargo.toml rust/src
 //go:embed assemblyscript/package.json assemblyscript/index.ts assemblyscript/manifest.mjs assemblyscript/assembly

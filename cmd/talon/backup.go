@@ -100,7 +100,7 @@ appears there. Plugins go into the folder that --plugins names; a file that is t
 			return errors.New("no backup is named: add --from FOLDER")
 		}
 		line := newProgress(cmd.ErrOrStderr())
-		to := backup.Target{Data: cfg.Data, Git: cmp.Or(cfg.GitData, cfg.Data), Plugins: cfg.Plugins}
+		to := backup.Target{Data: cfg.Data, Git: cmp.Or(cfg.GitData, cfg.Data), Plugins: cfg.PluginFolder()}
 		sum, err := backup.Restore(cmd.Context(), from, to, func(p backup.Progress) {
 			line.show(func() string { return progressLine(p) })
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -17,10 +16,12 @@ import (
 
 	"talon/cmd/internal/gitcheck"
 	"talon/host"
+	"talon/host/admin"
 	"talon/host/config"
 	"talon/host/daemon"
 	"talon/host/gitrepo"
 	"talon/host/schnorr"
+	"talon/sdk/grasp"
 )
 
 func checkCommand() *cobra.Command {
@@ -31,16 +32,18 @@ func checkCommand() *cobra.Command {
 		Long: `Verify the database and the repositories.
 
 Database: its pages, the id and signature of every event, every index against the events, replaceable keys and tombstones.
-Repositories: each has an announcement, HEAD, branches and tags are those of its newest state event, refs/nostr/ those of its pull
-requests, what they reach is there, and nothing is left from a crash. --repositories says how far that goes: "refs" as described,
-"objects" reads every byte of every object as well, "no" leaves git out.
+Repositories: each has an announcement, and each announcement that lists this server has a repository. HEAD, branches and tags are
+those of its newest state event, refs/nostr/ those of its pull requests, what they reach is there, and nothing is left from a crash.
+--repositories says how far that goes: "refs" as described, "objects" reads every byte of every object as well, "no" leaves git out.
 
-It changes nothing and may run while the server does. Each problem is a line; the exit code is 1 if there was any.`,
+It changes nothing and may run while the server does. Each problem is a line; the exit code is 1 if there was any. With --repair it
+asks the running server to search other git servers for data that is lost.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().Var(&c.depth, "repositories", "`what` to look at of the repositories: refs, objects or no")
+	cmd.Flags().BoolVar(&c.repair, "repair", false, "have the running server search for lost git data")
 	cmd.Flags().DurationVar(&c.limit, "object-time", 10*time.Minute, "most `time` for the objects of one repository")
-	return configured(cmd, config.Always, c.run)
+	return configured(cmd, config.Always|config.Checking, c.run)
 }
 
 // check is one run of talon check.
@@ -50,6 +53,9 @@ type check struct {
 	progress *progress
 	report   func(problem string)
 	problems int
+
+	repair bool
+	lost   map[grasp.Repo]bool
 }
 
 func (c *check) run(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, _ []string) (err error) {
@@ -82,6 +88,9 @@ func (c *check) run(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, _ 
 		also = fmt.Sprintf(" and %d repositories", repositories)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%d events%s checked, %d problems\n", checked, also, c.problems)
+	if err := c.search(cmd, cfg); err != nil {
+		return err
+	}
 	switch {
 	case wrong > 0:
 		return errors.New("the database has problems")
@@ -130,8 +139,12 @@ const recheckAfter = 2 * time.Second
 // repositories checks those of the data folder, and returns how many there are.
 func (c *check) repositories(ctx context.Context, cfg *config.Config, db daemon.Store) (int, error) {
 	announced, prs := filepath.Join(cfg.GitFolder(), "git"), filepath.Join(cfg.GitFolder(), "git-prs")
-	if c.depth == checkNothing || absent(announced) && absent(prs) {
+	if c.depth == checkNothing {
 		return 0, nil
+	}
+	service, err := grasp.ParseService(cfg.Service())
+	if err != nil {
+		return 0, fmt.Errorf("check the repositories: %w", err)
 	}
 	git, err := gitrepo.Find(ctx, cfg.Git, gitrepo.DefaultOptions)
 	if err != nil {
@@ -139,19 +152,41 @@ func (c *check) repositories(ctx context.Context, cfg *config.Config, db daemon.
 	}
 	program := inspector(git.Program())
 	check := gitcheck.Config{
-		Git: git, Announced: announced, PRs: prs, Events: db,
+		Git: git, Announced: announced, PRs: prs, Events: db, Service: service,
 		Connected: program.connected, Limit: c.limit, RecheckAfter: recheckAfter, Now: time.Now,
 		Progress: func(n int) { c.progress.show(func() string { return fmt.Sprintf("%d repositories checked", n) }) },
 	}
 	if c.depth == checkObjects {
 		check.Intact = program.intact
 	}
-	return gitcheck.Run(ctx, check, func(p gitcheck.Problem) { c.report(p.String()) })
+	c.lost = make(map[grasp.Repo]bool)
+	return gitcheck.Run(ctx, check, func(p gitcheck.Problem) {
+		c.report(p.String())
+		if p.Lost != (grasp.Repo{}) {
+			c.lost[p.Lost] = true
+		}
+	})
 }
 
-func absent(dir string) bool {
-	_, err := os.Stat(dir)
-	return errors.Is(err, fs.ErrNotExist)
+// search asks the server to search for lost git data, if --repair says so.
+func (c *check) search(cmd *cobra.Command, cfg *config.Config) error {
+	if !c.repair || len(c.lost) == 0 {
+		return nil
+	}
+	server, err := runningServer(cfg)
+	if err != nil {
+		return err
+	}
+	for repo := range c.lost {
+		switch err := server.HuntNow(cmd.Context(), repo.Address(), repo.Identifier); {
+		case errors.Is(err, admin.ErrNoServer):
+			return noServer(err)
+		case err != nil:
+			return fmt.Errorf("search for the git data of %s: %w", plain(repo.Address()), err)
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "the server searches for the git data of %d repositories: see talon hunt status\n", len(c.lost))
+	return nil
 }
 
 // inspector is the path of the git program.

@@ -24,17 +24,3 @@ func compileCommand() *cobra.Command {
 		},
 	}
 }
-
-// prepareCommand is what a build runs, so that no server has to compile the modules that
-// come with it.
-func prepareCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "compile-bundled FOLDER MODULES...",
-		Short:  "Compile the modules in folders for the servers of this build, which look for that in the folder compiled beside the program",
-		Hidden: true,
-		Args:   cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return guest.Prepare(cmd.Context(), args[0], args[1:])
-		},
-	}
-}

@@ -238,7 +238,7 @@ func sweeps(texts []string) ([][]result.Setting, error) {
 // open makes modules ready, each once for every combination of its settings.
 func (o *labOptions) open(ctx context.Context, paths []string, world string, jobs int, w io.Writer) (list []engine.Module, err error) {
 	for _, path := range paths {
-		file := moduleFile(path)
+		file := path
 		name := strings.TrimSuffix(filepath.Base(file), ".wasm")
 		var own []string
 		for _, text := range o.config {
@@ -268,25 +268,6 @@ func (o *labOptions) open(ctx context.Context, paths []string, world string, job
 		}
 	}
 	return list, nil
-}
-
-// moduleFile returns the file of a module that came with the program, or the path as it
-// is.
-func moduleFile(path string) string {
-	if _, err := os.Stat(path); err == nil || strings.ContainsAny(path, `/\`) {
-		return path
-	}
-	program, err := os.Executable()
-	if err != nil {
-		return path
-	}
-	for _, folder := range []string{"plugins", "more"} {
-		file := filepath.Join(filepath.Dir(program), folder, path+".wasm")
-		if _, err := os.Stat(file); err == nil {
-			return file
-		}
-	}
-	return path
 }
 
 func (o *labOptions) close() {

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net/http"
 	"os"
@@ -54,14 +55,20 @@ func programPath(tb testing.TB) string {
 	return path
 }
 
-// bundled returns a folder with the modules of the program, unchanged.
+// bundled returns a folder of plugins with which the program runs its own modules. Older programs
+// have these in a folder next to them.
 func bundled(tb testing.TB) string {
 	tb.Helper()
 	dir := tb.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(filepath.Dir(programPath(tb)), "plugins"))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(besideProgram(tb))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		tb.Fatal(err)
 	}
 	return dir
+}
+
+// besideProgram is where an older program has its modules.
+func besideProgram(tb testing.TB) string {
+	return filepath.Join(filepath.Dir(programPath(tb)), "plugins")
 }
 
 // generalRelay is bundled for a relay that accepts every event. An older program's module
@@ -69,7 +76,8 @@ func bundled(tb testing.TB) string {
 func generalRelay(tb testing.TB) string {
 	tb.Helper()
 	dir := bundled(tb)
-	if _, err := os.Stat(filepath.Join(dir, "limits.wasm")); err == nil {
+	_, inside := os.Stat(besideProgram(tb))
+	if _, err := os.Stat(filepath.Join(dir, "limits.wasm")); err == nil || inside != nil {
 		if err := os.WriteFile(filepath.Join(dir, "open.toml"), []byte("[config]\nevery = true\n"), 0o600); err != nil {
 			tb.Fatal(err)
 		}

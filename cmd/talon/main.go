@@ -47,7 +47,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}, serveCommand(), importCommand(), exportCommand(), copyCommand(), backupCommand(), restoreCommand(), reloadCommand(), checkCommand(), clusterCommand(), pluginCommand(), eventCommand(),
-		gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand(), prepareCommand())
+		gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand())
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	wrapHelp(cmd)
 	return cmd
@@ -111,7 +111,8 @@ func serveCommand() *cobra.Command {
 		Long: `Run the relay until it gets SIGINT or SIGTERM. With SIGHUP it reads its configuration again, as after talon reload.
 
 Options are taken from defaults, then the configuration file, then the environment, then flags; later ones win.
-Every NAME.wasm in the folder --plugins is a plugin, and NAME.toml beside it says how it runs; both may change while the relay runs.
+The default modules are inside the program. In the folder --plugins, NAME.toml says how the module NAME runs, and each NAME.wasm is
+a plugin, in the place of the bundled one of that name. Both may change while the relay runs.
 With --policy rate,lists,grasp only these policies decide, in this order.
 With talon plugin an operator sees and changes what runs.`,
 		Args: cobra.NoArgs,
@@ -143,8 +144,8 @@ func checkConfig(cmd *cobra.Command, cfg *config.Config) error {
 	if _, err := cfg.Postgres(); err != nil {
 		return err
 	}
-	if info, err := os.Stat(cfg.Plugins); err != nil || !info.IsDir() {
-		return fmt.Errorf("the value %q of option plugins is wrong: there is no such folder", cfg.Plugins)
+	if err := daemon.CheckPlugins(cfg); err != nil {
+		return err
 	}
 	from := "defaults, environment and flags"
 	if cfg.File != "" {

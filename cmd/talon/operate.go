@@ -17,6 +17,8 @@ import (
 // operating makes a command that asks the running server.
 func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Client, args []string) error) *cobra.Command {
 	loader := config.Flags(cmd.Flags(), config.Operating)
+	var patience time.Duration
+	cmd.Flags().DurationVar(&patience, "wait", 0, "wait at most this `time` for a server that starts")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := loader.Load(os.LookupEnv)
 		if err != nil {
@@ -26,6 +28,7 @@ func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Cli
 		if err != nil {
 			return err
 		}
+		await(cmd.Context(), server, patience)
 		switch err = do(cmd, server, args); {
 		case errors.Is(err, admin.ErrNoServer):
 			return noServer(err)
@@ -36,6 +39,21 @@ func operating(cmd *cobra.Command, do func(cmd *cobra.Command, server *admin.Cli
 		return nil
 	}
 	return cmd
+}
+
+// await waits until a server listens on the admin socket, for the time at most.
+func await(ctx context.Context, server *admin.Client, patience time.Duration) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	for ctx.Err() == nil {
+		if _, err := server.List(ctx); !errors.Is(err, admin.ErrNoServer) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // showing makes a command that asks the running server, and writes what it found as text, or as JSON.

@@ -21,8 +21,8 @@ that the server runs as, and root, can use it. What these commands change is wri
 also counts after a restart.`,
 	})
 	group(cmd, "operate", "Plugins of a running relay:", pluginListCommand(), pluginShowCommand(), pluginDisagreementsCommand(),
-		pluginWhyCommand(), pluginSwapCommand(), pluginRollbackCommand(), pluginModeCommand(), pluginRecordCommand())
-	group(cmd, "author", "Your own, without a relay:", pluginNewCommand(), pluginSDKCommand(), pluginBuildCommand(), pluginInspectCommand(), pluginTestCommand(),
+		pluginWhyCommand(), pluginSwapCommand(), pluginRollbackCommand(), pluginModeCommand(), pluginSetCommand(), pluginRecordCommand())
+	group(cmd, "author", "Your own, without a relay:", pluginNewCommand(), pluginExtractCommand(), pluginSDKCommand(), pluginBuildCommand(), pluginInspectCommand(), pluginTestCommand(),
 		pluginRunCommand(), pluginReplayCommand(), pluginBenchCommand(), pluginDiffCommand(), pluginExecCommand(), pluginSignCommand(), pluginVerifyCommand())
 	return cmd
 }

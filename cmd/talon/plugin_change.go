@@ -106,6 +106,33 @@ The mode is written into NAME.toml.`,
 	})
 }
 
+func pluginSetCommand() *cobra.Command {
+	return operating(&cobra.Command{
+		Use:   "set NAME KEY=VALUE...",
+		Short: "Change settings of a plugin",
+		Long: `Change settings of a plugin, in NAME.toml. All of them take effect at once, and only if the plugin passes every check then.
+
+KEY is a setting of the module (in the table [config]), or a key of the side-car: mode, place, required, sha256, signers,
+capabilities, on-failure, budgets.fuel and the like. config.KEY is a setting that has the name of such a key. VALUE is a value of TOML;
+quotes around a text may be left out. KEY= without a value removes the key.`,
+		Example: `  talon plugin set limits max_content_bytes=65536 max_tags=500
+  talon plugin set lists 'deny_words=["casino"]'
+  talon plugin set lists deny_words=`,
+		Args: cobra.MinimumNArgs(2),
+	}, func(cmd *cobra.Command, server *admin.Client, args []string) error {
+		var list []sidecar.Assignment
+		for _, text := range args[1:] {
+			a, err := sidecar.ParseAssignment(text)
+			if err != nil {
+				return err
+			}
+			list = append(list, a)
+		}
+		status, err := server.Set(cmd.Context(), args[0], list)
+		return changed(cmd, &status, err)
+	})
+}
+
 // changed says what runs after a change.
 func changed(cmd *cobra.Command, s *plugin.Status, err error) error {
 	if err != nil {

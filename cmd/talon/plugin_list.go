@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,22 +27,29 @@ func pluginListCommand() *cobra.Command {
 }
 
 // writeList writes a line for each plugin. Below it stands what is wrong with it,
-// in full.
+// in full. The last line names the bundled modules that do not run.
 func writeList(w io.Writer, list []plugin.Status, now time.Time) error {
+	var unused []string
+	list = slices.DeleteFunc(slices.Clone(list), func(s plugin.Status) bool {
+		if s.Unused {
+			unused = append(unused, plain(s.Name))
+		}
+		return s.Unused
+	})
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, "there are no plugins")
 		return err
 	}
 	var text bytes.Buffer
 	t := newTable(&text)
-	t.row("NAME", "MODE", "GENERATION", "VERSION", "PLACE", "CALLS", "FAILURES", "STATE")
+	t.row("NAME", "MODE", "GENERATION", "VERSION", "PLACE", "CALLS", "FAILURES", "STATE", "FROM")
 	for i := range list {
 		s := &list[i]
 		generation, version, place := "-", "-", "-"
 		if r := s.Running; r != nil {
 			generation, version, place = fmt.Sprint(r.Generation), r.Version, fmt.Sprint(r.Place)
 		}
-		t.row(s.Name, s.Mode, generation, version, place, s.Calls, s.Failures, stateOf(s))
+		t.row(s.Name, s.Mode, generation, version, place, s.Calls, s.Failures, stateOf(s), s.Origin)
 	}
 	if err := t.w.Flush(); err != nil {
 		return err
@@ -53,6 +61,9 @@ func writeList(w io.Writer, list []plugin.Status, now time.Time) error {
 		for _, problem := range problems(&list[i], now) {
 			out += "  " + problem + "\n"
 		}
+	}
+	if len(unused) > 0 {
+		out += "bundled too, and not used: " + strings.Join(unused, ", ") + "; talon plugin mode NAME enforce runs one\n"
 	}
 	_, err := io.WriteString(w, out)
 	return err
@@ -71,6 +82,8 @@ func stateOf(s *plugin.Status) string {
 		return "missing"
 	case s.Quarantine != nil:
 		return "refused"
+	case s.Unused:
+		return "unused"
 	case s.LeftOut:
 		return "left out"
 	case s.Mode == sidecar.Off:
@@ -150,6 +163,7 @@ func writeStatus(w io.Writer, s *plugin.Status, now time.Time) error {
 	t.row("name", s.Name)
 	t.row("mode", s.Mode)
 	t.row("state", stateOf(s))
+	t.row("from", fromText(s.Origin))
 	for _, problem := range problems(s, now) {
 		t.row("problem", problem)
 	}
@@ -187,6 +201,21 @@ func writeStatus(w io.Writer, s *plugin.Status, now time.Time) error {
 		t.row("memory", fmt.Sprintf("%s an instance at most; %s in %d now", bytesText(r.Memory), bytesText(r.MemoryUsed), r.Instances))
 	}
 	return writeRest(t, s, now)
+}
+
+// fromText says where a module comes from.
+func fromText(o plugin.Origin) string {
+	switch o {
+	case plugin.FromBundle:
+		return "bundled: it is inside the program"
+	case plugin.FromFolder:
+		return "the folder of plugins"
+	case plugin.FromNodes:
+		return "the other nodes of the relay"
+	case plugin.FromProgram:
+		return "the program that the side-car names"
+	}
+	return plain(string(o))
 }
 
 // writeRest writes what is a table of its own.

@@ -105,12 +105,13 @@ func literally(t *testing.T, page string) (out, said string) {
 		t.Fatal(err)
 	}
 	cache := filepath.Join(home, "cache")
-	if err := errors.Join(os.Symlink(modules(t), filepath.Join(home, "talon", "bin", "plugins")), linkModules(cache, compiled(t)),
+	inside := filepath.Dir(plugintest.Bundled(t, "plugins/open", "plugins/lists"))
+	if err := errors.Join(linkModules(cache, compiled(t)),
 		linkCompiled(filepath.Join(dir, "data"), compiled(t)), linkCompiled(filepath.Join(dir, "other"), compiled(t))); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(script, "talon lab run") {
-		// The program of the tests has no folder of bundled modules: files of the folder come first.
+		// The program of this test has few modules inside: files of the folder come first.
 		for _, name := range []string{"layered-v2", "layered-v5", "polite", "adaptive", "eager"} {
 			if !strings.Contains(script, name) {
 				continue
@@ -124,7 +125,7 @@ func literally(t *testing.T, page string) (out, said string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-e", "-c", script)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CACHE_HOME="+cache, "GOCACHE="+goCache(t),
+	cmd.Env = append(os.Environ(), "HOME="+home, "PATH="+inside+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+cache, "GOCACHE="+goCache(t),
 		"GOPROXY=off", "GOFLAGS=", "TALON_LISTEN="+address, "TALON_LOG_LEVEL=warn")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the relays end, too
 	cmd.WaitDelay = patience

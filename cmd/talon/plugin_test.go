@@ -51,6 +51,10 @@ func (f *fakePlugins) SetMode(_ context.Context, name string, m sidecar.Mode) (p
 	return f.change("mode %s %s", name, m)
 }
 
+func (f *fakePlugins) Set(_ context.Context, name string, list []sidecar.Assignment) (plugin.Status, error) {
+	return f.change("set %s %v", name, list)
+}
+
 func (f *fakePlugins) Record(_ context.Context, o plugin.Recording, write func([]byte) error) (plugin.Recorded, error) {
 	f.asked = append(f.asked, fmt.Sprintf("record %q %v %d %+v", o.Plugin, o.For, o.Max, o.Redact))
 	if f.refuse != nil {
@@ -75,7 +79,7 @@ var (
 
 	statuses = []plugin.Status{
 		{
-			Name: "lists", Mode: sidecar.Enforce, Calls: 1234567, Failures: 2, LastFailure: "out of fuel", StateBytes: 3 << 10,
+			Name: "lists", Origin: plugin.FromFolder, Mode: sidecar.Enforce, Calls: 1234567, Failures: 2, LastFailure: "out of fuel", StateBytes: 3 << 10,
 			Running: &plugin.Running{
 				Generation: 3, Since: now.Add(-3 * time.Minute), SHA256: strings.Repeat("ab", 32), Manifest: "lists", Version: "v1.2",
 				Summary: "Refuses authors and words", Worlds: []string{"policy"}, Place: 10, Functions: []string{"admit", "query"},
@@ -84,10 +88,10 @@ var (
 			},
 			Earlier: []plugin.Earlier{{Generation: 2, SHA256: strings.Repeat("cd", 32), Version: "v1.1", Until: now.Add(-26 * time.Hour)}},
 		},
-		{Name: "new", Mode: sidecar.Enforce, Quarantine: &plugin.Quarantine{At: now.Add(-5 * time.Second), Reason: "it imports net.dial\x1b[2J, which no module gets"}},
+		{Name: "new", Origin: plugin.FromFolder, Mode: sidecar.Enforce, Quarantine: &plugin.Quarantine{At: now.Add(-5 * time.Second), Reason: "it imports net.dial\x1b[2J, which no module gets"}},
 		{Name: "old", Mode: sidecar.Off, Quarantine: &plugin.Quarantine{Reason: "old.toml has no module beside it"}},
 		{
-			Name: "strict", Mode: sidecar.Shadow, BreakerOpen: true, Failures: 99, LastFailure: "trapped: unreachable",
+			Name: "strict", Origin: plugin.FromBundle, Mode: sidecar.Shadow, BreakerOpen: true, Failures: 99, LastFailure: "trapped: unreachable",
 			Running: &plugin.Running{
 				Generation: 1, Since: now.Add(-72 * time.Hour), Version: "dev\u202e", Place: 50,
 				Sets: []plugin.Set{{Name: "foes", From: "foes.txt", Problem: "line 3 is no key"}},
@@ -95,6 +99,8 @@ var (
 			Quarantine:    &plugin.Quarantine{At: now.Add(-2 * time.Hour), Reason: "the file is half a module"},
 			Disagreements: []plugin.Dispute{{Shadow: "reject too-long", Chain: "open accept ok", Count: 5}},
 		},
+		{Name: "pow", Origin: plugin.FromBundle, Mode: sidecar.Off, Unused: true},
+		{Name: "spam", Origin: plugin.FromBundle, Mode: sidecar.Off, Unused: true},
 	}
 
 	disagreements = []plugin.Disagreement{{
@@ -147,16 +153,17 @@ func TestPluginList(t *testing.T) {
 	if err := writeList(&out, statuses, now); err != nil {
 		t.Fatal(err)
 	}
-	want := `NAME    MODE     GENERATION  VERSION    PLACE  CALLS    FAILURES  STATE
-lists   enforce  3           v1.2       10     1234567  2         running
-new     enforce  -           -          -      0        0         refused
+	want := `NAME    MODE     GENERATION  VERSION    PLACE  CALLS    FAILURES  STATE    FROM
+lists   enforce  3           v1.2       10     1234567  2         running  folder
+new     enforce  -           -          -      0        0         refused  folder
   what lies in the folder was refused 5s ago: it imports net.dial\x1b[2J, which no module gets
-old     off      -           -          -      0        0         refused
+old     off      -           -          -      0        0         refused  
   what lies in the folder was refused: old.toml has no module beside it
-strict  shadow   1           dev\u202e  50     0        99        resting
+strict  shadow   1           dev\u202e  50     0        99        resting  bundled
   what lies in the folder was refused 2h ago: the file is half a module
   it has failed too often and rests for a while; the last failure: trapped: unreachable
   set foes: line 3 is no key
+bundled too, and not used: pow, spam; talon plugin mode NAME enforce runs one
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)
@@ -175,6 +182,7 @@ func TestPluginShow(t *testing.T) {
 	want := `name          lists
 mode          enforce
 state         running
+from          the folder of plugins
 calls         1234567
 failures      2
 last failure  out of fuel

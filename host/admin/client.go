@@ -105,6 +105,12 @@ func (c *Client) SetMode(ctx context.Context, name string, m sidecar.Mode) (stat
 	return status, err
 }
 
+// Set changes keys of the side-car of a plugin.
+func (c *Client) Set(ctx context.Context, name string, list []sidecar.Assignment) (status plugin.Status, err error) {
+	err = c.post(ctx, pathSet, set{name, list}, &status)
+	return status, err
+}
+
 func (c *Client) get(ctx context.Context, path string, query url.Values, into any) error {
 	return c.askWith(ctx, http.MethodGet, path, query, http.Header{}, nil, into)
 }

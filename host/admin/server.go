@@ -46,6 +46,7 @@ type Plugins interface {
 	Swap(ctx context.Context, name string, wasm, signature []byte) (plugin.Status, error)
 	Rollback(ctx context.Context, name string, steps int) (plugin.Status, error)
 	SetMode(ctx context.Context, name string, mode sidecar.Mode) (plugin.Status, error)
+	Set(ctx context.Context, name string, list []sidecar.Assignment) (plugin.Status, error)
 	Record(ctx context.Context, o plugin.Recording, write func(lines []byte) error) (plugin.Recorded, error)
 }
 
@@ -75,6 +76,7 @@ const (
 	pathSwap          = "/swap"          // POST a module, plugin; the header may have its signature
 	pathRollback      = "/rollback"      // POST a rollback
 	pathMode          = "/mode"          // POST a mode
+	pathSet           = "/set"           // POST a set
 )
 
 // headerSignature is the header of a swap that has the module's signature, in base64.
@@ -88,6 +90,11 @@ type rollback struct {
 type mode struct {
 	Plugin string       `json:"plugin"`
 	Mode   sidecar.Mode `json:"mode"`
+}
+
+type set struct {
+	Plugin string               `json:"plugin"`
+	Set    []sidecar.Assignment `json:"set"`
 }
 
 // failure is the body of every answer that is not 200.
@@ -154,6 +161,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("POST "+pathSwap, h.change("swap", h.swap))
 	mux.HandleFunc("POST "+pathRollback, h.change("rollback", h.rollback))
 	mux.HandleFunc("POST "+pathMode, h.change("mode", h.mode))
+	mux.HandleFunc("POST "+pathSet, h.change("set", h.set))
 	mux.HandleFunc("GET "+pathRecord, h.record)
 	mux.HandleFunc("POST "+pathBackup, h.backup)
 	mux.HandleFunc("POST "+pathReload, answerBy(h.reload))
@@ -280,6 +288,17 @@ func (h *handler) mode(ctx context.Context, r *http.Request) (plugin.Status, err
 		return plugin.Status{}, fmt.Errorf("%w: the mode is missing", errRequest)
 	}
 	return h.Plugins.SetMode(ctx, ask.Plugin, ask.Mode)
+}
+
+func (h *handler) set(ctx context.Context, r *http.Request) (plugin.Status, error) {
+	var ask set
+	if err := parse(r, &ask); err != nil {
+		return plugin.Status{}, err
+	}
+	if len(ask.Set) == 0 {
+		return plugin.Status{}, fmt.Errorf("%w: there is nothing to set", errRequest)
+	}
+	return h.Plugins.Set(ctx, ask.Plugin, ask.Set)
 }
 
 var (

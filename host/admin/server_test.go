@@ -70,6 +70,11 @@ func (f *fake) SetMode(_ context.Context, name string, m sidecar.Mode) (plugin.S
 	return lists, f.err
 }
 
+func (f *fake) Set(_ context.Context, name string, list []sidecar.Assignment) (plugin.Status, error) {
+	f.asked = append(f.asked, fmt.Sprintf("set %q %v", name, list))
+	return lists, f.err
+}
+
 // Record says what it is asked, writes two lines and a part of one, and waits to be
 // stopped if the plugin is "endless".
 func (f *fake) Record(ctx context.Context, o plugin.Recording, write func([]byte) error) (plugin.Recorded, error) {
@@ -148,12 +153,15 @@ func TestClient(t *testing.T) {
 			func() (plugin.Status, error) { return c.Swap(ctx, name, make([]byte, 100_000), nil) },
 			func() (plugin.Status, error) { return c.Rollback(ctx, name, 2) },
 			func() (plugin.Status, error) { return c.SetMode(ctx, name, sidecar.Off) },
+			func() (plugin.Status, error) {
+				return c.Set(ctx, name, []sidecar.Assignment{{Table: "config", Key: "every", Value: "true"}})
+			},
 		} {
 			if status, err := do(); err != nil || !reflect.DeepEqual(status, lists) {
 				t.Errorf("%.40q: %+v, %v", name, status, err)
 			}
 		}
-		want = append(want, fmt.Sprintf("swap %q 100000", name), fmt.Sprintf("rollback %q 2", name), fmt.Sprintf("mode %q off", name))
+		want = append(want, fmt.Sprintf("swap %q 100000", name), fmt.Sprintf("rollback %q 2", name), fmt.Sprintf("mode %q off", name), fmt.Sprintf("set %q [{config every true}]", name))
 	}
 	if !reflect.DeepEqual(f.asked, want) {
 		t.Errorf("asked %q", f.asked)

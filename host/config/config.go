@@ -81,8 +81,8 @@ type Config struct {
 	MinFreePercent float64
 	Drain          time.Duration
 	Standby        bool
-	Store          string // as it was written; see [Config.Postgres]
-	Plugins        string
+	Store          string   // as it was written; see [Config.Postgres]
+	Plugins        string   // as it was written; see [Config.PluginFolder]
 	Policy         []string // nil: every policy of the folder
 	AllowExec      bool
 	PluginSigners  [][32]byte
@@ -132,6 +132,9 @@ func (c *Config) Admin() string {
 	}
 	return c.AdminSocket
 }
+
+// PluginFolder returns the folder of the operator's modules and side-cars.
+func (c *Config) PluginFolder() string { return cmp.Or(c.Plugins, filepath.Join(c.Data, "plugins")) }
 
 // GitFolder returns the folder of the repositories and of the relay's own key.
 func (c *Config) GitFolder() string { return cmp.Or(c.GitData, c.Data) }
@@ -196,6 +199,7 @@ const (
 	Deciding                    // commands that run the policy
 	Serving                     // talon serve
 	Operating                   // commands that talk to a running server
+	Checking                    // talon check
 )
 
 // options is the list of all options. What it says is all there is: help, flags,
@@ -209,26 +213,26 @@ func (c *Config) options() []*option {
 		opt("log-format", Always, "text", enum(&c.LogFormat, "text", "json"), "how log lines are written: `text` or json"),
 		opt("log-level", Always, "info", enum(&c.LogLevel, "debug", "info", "warn", "error"), "least `level` that is logged: debug, info, warn or error"),
 
-		opt("plugins", Deciding, defaultPluginDir, text(&c.Plugins, required), "`folder` of the modules, one NAME.wasm each; NAME.toml beside it says how it runs"),
-		opt("policy", Deciding, "", names(&c.Policy), "`names` of the policies in that folder that decide, in the order in which they are asked, with commas between them; each other policy is off; empty means all, by their places"),
+		opt("plugins", Deciding, "", text(&c.Plugins, nil), "`folder` of your modules, one NAME.wasm each; NAME.toml says how it runs, and how the bundled module of that name does; empty means plugins in the data folder"),
+		opt("policy", Deciding, "", names(&c.Policy), "`names` of the policies that decide, in the order in which they are asked, with commas between them; each other policy is off; empty means all that run, by their places"),
 		opt("allow-exec", Deciding, "false", boolean(&c.AllowExec), "`true` or false: let side-cars name programs (exec), which then run with the rights of the relay"),
 		opt("plugin-signers", Deciding, "", signers(&c.PluginSigners), "`keys` with commas between them, npub or hex: only modules that one of them has signed run; empty means any module"),
 		opt("module-fuel", Deciding, "20000000", integer(&c.Fuel, 10_000, 1e12), "most `units` of fuel that a policy may ask for per call, a strategy or throttle 20 times that; one is about an instruction"),
 		opt("module-memory", Deciding, "64MiB", size(&c.ModuleMemory, 1<<20, 4<<30), "most `bytes` of memory that a policy may ask for, per instance; a strategy or throttle twice that"),
 		opt("module-state", Deciding, "8MiB", size(&c.ModuleState, 1<<10, 1<<40), "most `bytes` that a module may remember, if its side-car says nothing else"),
-		opt("domain", Deciding, "", domain(&c.Domain), "`host[:port]` under which this relay and its repositories are reached; empty means the address that it serves on"),
+		opt("domain", Deciding|Checking, "", domain(&c.Domain), "`host[:port]` under which this relay and its repositories are reached; empty means the address that it serves on"),
 		opt("prs", Deciding, "true", boolean(&c.PRs), "`true` or false: take pull requests under /prs/ for repositories elsewhere (GRASP-06)"),
 		opt("workers", Deciding, "0", integer(&c.Workers, 0, 1024), "`goroutines` that verify and decide; 0 means one per processor"),
 		opt("queue", Deciding, "4096", integer(&c.Queue, 1, 1<<20), "`events` that may wait for the writer before senders must wait"),
 		opt("batch", Deciding, "512", integer(&c.Batch, 1, 1<<16), "most `events` of one commit"),
 
-		opt("listen", Serving, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
+		opt("listen", Serving|Checking, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
 		opt("node", Serving, "", text(&c.Node, nil), "`name` of this server among those that write to one database of PostgreSQL; empty means its host name and port"),
 		opt("plugins-node", Serving, "", text(&c.PluginsNode, nil), "`name` of the node whose folder of plugins is followed where several servers write to one database of PostgreSQL; empty means none: talon plugin changes them"),
 		opt("drain", Serving, "0s", duration(&c.Drain, 0, time.Hour), "`time` for which /healthz says draining before the server stops, so that a proxy sends no more clients"),
 		opt("standby", Serving, "false", boolean(&c.Standby), "`true` or false: where another Talon writes to the database of PostgreSQL, wait until it has ended, and take its place"),
 		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
-		opt("git", Serving, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
+		opt("git", Serving|Checking, "git", text(&c.Git, required), "`program` of git, 2.39 or later: a name in the PATH, or a path"),
 		opt("pack-size", Serving, "2GiB", size(&c.PackSize, 1<<20, 1<<40), "most `bytes` of one push"),
 		opt("pack-objects", Serving, "20000000", integer(&c.PackObjects, 1, 1<<32-1), "most `objects` of one push"),
 		opt("pack-depth", Serving, "500", integer(&c.PackDepth, 1, 4095), "most `deltas` of a push or fetch one on the other; git makes 50"),

@@ -42,9 +42,6 @@ type value struct {
 }
 
 func opt(name string, scope Scope, preset string, v value, help string) *option {
-	if preset == defaultPluginDir {
-		preset = BundledFolder()
-	}
 	return &option{name: name, scope: scope, preset: preset, value: v, help: help}
 }
 

@@ -36,7 +36,7 @@ func openBackups(cfg *config.Config, db Store, disk *repos.Disk, version string,
 		Others: []backup.Other{
 			{Name: backup.KeyFile, Path: filepath.Join(cfg.GitFolder(), backup.KeyFile)},
 			{Name: "generations", Path: filepath.Join(cfg.Data, "generations")},
-			{Name: backup.PluginsFolder, Path: cfg.Plugins},
+			{Name: backup.PluginsFolder, Path: cfg.PluginFolder()},
 		},
 		Scratch: cfg.Data,
 		Release: version,

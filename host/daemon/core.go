@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"talon/host"
 	"talon/host/audience"
 	"talon/host/bound"
+	"talon/host/bundle"
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/contain"
@@ -28,6 +30,7 @@ import (
 	"talon/host/schnorr"
 	"talon/host/store/semantics"
 	"talon/host/users"
+	"talon/internal/durable"
 	"talon/sdk/abi/manifest"
 )
 
@@ -72,16 +75,18 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 		}
 	}()
+	if err := makePluginFolder(cfg); err != nil {
+		return nil, err
+	}
 	if err := c.loadModeration(ctx, cfg.Data); err != nil {
 		return nil, err
 	}
 	o := plugin.Options{
-		Dir:        cfg.Plugins,
+		Dir:        cfg.PluginFolder(),
 		Policy:     cfg.Policy,
 		CacheDir:   filepath.Join(cfg.Data, "wasm-cache"),
 		Compiler:   cfg.Compiler,
-		Bundled:    config.BundledFolder(),
-		Prepared:   config.PreparedFolder(),
+		Bundled:    bundle.Own(),
 		AllowExec:  cfg.AllowExec,
 		Signers:    cfg.PluginSigners,
 		Limits:     guest.Limits{Fuel: cfg.Fuel, Memory: cfg.ModuleMemory},
@@ -108,6 +113,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		if err := c.Users.Load(ctx); err != nil {
 			return nil, err
 		}
+		o.Known = c.Users.KnowsKey
 		c.Space = diskspace.New(dataFolders(cfg), minFree(cfg), log)
 	}
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
@@ -141,6 +147,31 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Batch:   cfg.Batch,
 	})
 	return c, nil
+}
+
+// makePluginFolder makes the operator's folder of modules where the server has it in its data folder.
+func makePluginFolder(cfg *config.Config) error {
+	if err := CheckPlugins(cfg); err != nil || cfg.Plugins != "" {
+		return err
+	}
+	if err := durable.Mkdir(cfg.PluginFolder(), 0o755); err != nil {
+		return fmt.Errorf("make the folder of plugins: %w", err)
+	}
+	return nil
+}
+
+// CheckPlugins returns why a server cannot run with the configured folder of plugins.
+func CheckPlugins(cfg *config.Config) error {
+	if cfg.Plugins == "" {
+		if bundle.Own() == nil {
+			return errors.New("this program was built without modules: give --plugins FOLDER, a folder with .wasm files, or build it with make build")
+		}
+		return nil
+	}
+	if info, err := os.Stat(cfg.Plugins); err != nil || !info.IsDir() {
+		return fmt.Errorf("the value %q of option plugins is wrong: there is no such folder", cfg.Plugins)
+	}
+	return nil
 }
 
 // named returns the people whom the operator names: themselves, and the option known.

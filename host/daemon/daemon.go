@@ -28,6 +28,7 @@ import (
 	"talon/host/contain"
 	"talon/host/githttp"
 	"talon/host/ingest/retry"
+	"talon/host/plugin/guest"
 	"talon/host/relay"
 	"talon/host/relaysync"
 	"talon/host/repos"
@@ -66,7 +67,7 @@ func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 // Run serves until ctx ends. It returns nil after an orderly stop, and an error
 // when it could not start or a part of it failed.
 func (d *Daemon) Run(ctx context.Context) (err error) {
-	if err := checkMemory(d.cfg); err != nil {
+	if err := errors.Join(checkMemory(d.cfg), CheckPlugins(d.cfg), guest.CheckExecutable()); err != nil {
 		return err
 	}
 	// 1. The database: a second server on the same data must fail before it takes the address.

@@ -11,6 +11,7 @@ import (
 
 	"talon/host/githttp"
 	"talon/host/relay"
+	"talon/host/repos"
 )
 
 // listeners is the HTTP servers of the daemon. They serve from the moment at which the
@@ -71,7 +72,7 @@ func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry
 	gitOrAnswer := d.git.Handler(git)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux would clean the paths of repositories.
-		if githttp.IsGit("/", r) {
+		if githttp.IsGit("/", repos.IsPath, r) {
 			gitOrAnswer.ServeHTTP(w, r)
 			return
 		}
@@ -167,7 +168,7 @@ func inTime(h http.Handler, limit time.Duration) http.Handler {
 			}
 		}
 		bound()
-		if githttp.IsGit("/", r) {
+		if githttp.IsGit("/", repos.IsPath, r) {
 			_ = rc.SetWriteDeadline(time.Time{})
 			defer bound() // for what the server itself sends at the end
 		}

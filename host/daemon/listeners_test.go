@@ -18,6 +18,7 @@ import (
 	"talon/host/config"
 	"talon/host/contain"
 	"talon/host/githttp"
+	"talon/host/repos"
 	"talon/internal/testkit"
 )
 
@@ -127,7 +128,7 @@ func TestStartingWaits(t *testing.T) {
 	}
 	testkit.Eventually(t, "the first two wait", func() bool { return d.conns.starting.Used() == bound.Share(maxStarting)+2 })
 	e.open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if githttp.IsGit("/", r) {
+		if githttp.IsGit("/", repos.IsPath, r) {
 			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
 			_, _ = io.WriteString(w, "001e# service=git-upload-pack\n00000000") // a repository without refs
 			return

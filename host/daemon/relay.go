@@ -12,6 +12,7 @@ import (
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/githttp"
+	"talon/host/gitread"
 	"talon/host/gitrepo"
 	"talon/host/ingest/retry"
 	"talon/host/relay"
@@ -139,6 +140,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Holder:    core.Users.Holder,
 		Panics:    d.git,
 		Full:      core.Space.Full,
+		IsPath:    repos.IsPath,
 		NotFound:  pages,
 	}, f, f)
 }
@@ -166,7 +168,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
-	}, web.Deps{Facts: publicFacts{core.Store}, Git: repositories})
+	}, web.Deps{Facts: publicFacts{core.Store}, Git: repositories, Code: gitread.New(core.Disk.Announced.Scheduler())})
 }
 
 // searchOf tells the pages how the hunt goes, if there is one.

@@ -156,6 +156,10 @@ type Config struct {
 	// Full reports whether the disk has no room for pushes; nil says that it has.
 	Full func() bool
 
+	// IsPath reports whether the decoded parts of a path may name a repository. Git's endpoints
+	// are directly below such a path only. Nil says that each path may.
+	IsPath func(parts []string) bool
+
 	// NotFound answers requests that are not for git, or for no repository. CORS
 	// headers are set already. Nil answers with a line of text.
 	NotFound http.Handler
@@ -268,7 +272,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	parts, end, ok := split(h.cfg.Prefix, r.URL.EscapedPath())
+	parts, end, ok := split(h.cfg.Prefix, h.cfg.IsPath, r.URL.EscapedPath())
 	switch {
 	case !ok:
 		h.cfg.NotFound.ServeHTTP(w, r)
@@ -425,8 +429,9 @@ const (
 const maxParts = 32
 
 // split finds the repository and the endpoint in the path of a request. It reports
-// false if the path is none of git's smart protocol.
-func split(prefix, escaped string) (parts []string, end endpoint, ok bool) {
+// false if the path is none of git's smart protocol, or isPath refuses that of the repository.
+func split(prefix string, isPath func(parts []string) bool, escaped string) (parts []string, end endpoint, ok bool) {
+	defer func() { ok = ok && (isPath == nil || isPath(parts)) }()
 	rest, ok := strings.CutPrefix(escaped, prefix)
 	if !ok {
 		return nil, 0, false
@@ -468,10 +473,10 @@ func Decode(escaped string) (parts []string, ok bool) {
 }
 
 // IsGit reports whether a request is for git and not for a page: it asks for one of
-// git's endpoints somewhere below a prefix. A server that has pages as well asks it
-// first.
-func IsGit(prefix string, r *http.Request) bool {
-	_, _, ok := split(prefix, r.URL.EscapedPath())
+// git's endpoints below a path that may name a repository (see [Config.IsPath]). A server that
+// has pages as well asks it first.
+func IsGit(prefix string, isPath func(parts []string) bool, r *http.Request) bool {
+	_, _, ok := split(prefix, isPath, r.URL.EscapedPath())
 	return ok
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxBatches = 16          // repositories for which a process is kept
+	maxBatches = 24          // idle processes that are kept
 	batchIdle  = time.Minute // after which a process that nobody asks ends
 	maxPeels   = 20_000      // objects whose kind is kept
 )
@@ -24,7 +24,7 @@ const (
 // ask asks git for the names of objects. It answers with a line for each question. A process
 // that was kept may have ended since: then ask starts another one, once.
 func (r *Repo) ask(ctx context.Context, questions []string) ([]string, error) {
-	b, err := r.batches.acquire(ctx, r)
+	b, err := r.batches.acquire(ctx, r, names)
 	if err != nil {
 		return nil, r.orGone(err)
 	}
@@ -32,7 +32,7 @@ func (r *Repo) ask(ctx context.Context, questions []string) ([]string, error) {
 	if err == nil || ctx.Err() != nil || r.mustExist() != nil {
 		return answers, r.orGone(err)
 	}
-	if b, err = openBatch(r); err != nil {
+	if b, err = openBatch(r, names); err != nil {
 		return nil, r.orGone(err)
 	}
 	answers, err = r.askBatch(ctx, b, questions)
@@ -53,9 +53,30 @@ func (r *Repo) askBatch(ctx context.Context, b *batch, questions []string) ([]st
 	return answers, err
 }
 
+// batchUse is what a batch answers.
+type batchUse uint8
+
+const (
+	names    batchUse = iota // the ids of objects
+	contents                 // whole objects, see ObjectReader
+)
+
+// args returns the arguments of the git for a use. A reader of contents may live long, so that it
+// keeps little of what it has read.
+func (u batchUse) args() []string {
+	if u == names {
+		return []string{"--git-dir=.", "cat-file", "--batch-check=%(objectname)"}
+	}
+	return []string{
+		"-c", "core.deltaBaseCacheLimit=16m", "-c", "core.packedGitWindowSize=4m", "-c", "core.packedGitLimit=32m",
+		"--git-dir=.", "cat-file", "--batch-command",
+	}
+}
+
 // batch is a running git cat-file. One goroutine uses it at a time.
 type batch struct {
 	dir    string
+	use    batchUse
 	of     fs.FileInfo // of dir, where another node may have replaced it; nil else
 	p      *Process
 	out    *bufio.Reader
@@ -63,16 +84,20 @@ type batch struct {
 	expiry *time.Timer // nil before its first release
 }
 
-func openBatch(r *Repo) (*batch, error) {
+func openBatch(r *Repo, use batchUse) (*batch, error) {
 	ctx, end := context.WithCancel(context.Background())
-	p, err := r.git.start(ctx, r.dir, nil, "--git-dir=.", "cat-file", "--batch-check=%(objectname)")
+	p, err := r.git.start(ctx, r.dir, nil, use.args()...)
 	if err != nil {
 		end()
 		return nil, err
 	}
-	b := &batch{dir: r.dir, p: p, out: bufio.NewReader(p.Out), cancel: end}
+	b := &batch{dir: r.dir, use: use, p: p, out: bufio.NewReader(p.Out), cancel: end}
 	if r.locks.nodes != nil {
 		b.of = r.identity()
+	}
+	if use == contents { // of objects that strangers made, for pages
+		limitMemory(p.cmd.Process.Pid, r.git.options.AllocBytes)
+		p.lower(maintenanceNice)
 	}
 	return b, nil
 }
@@ -152,20 +177,20 @@ func (s *batches) keepPeeled(id, peeled string) {
 	s.peels[id] = peeled
 }
 
-// acquire returns the idle process of a repository, or a new one.
-func (s *batches) acquire(ctx context.Context, r *Repo) (*batch, error) {
+// acquire returns the idle process of a repository for a use, or a new one.
+func (s *batches) acquire(ctx context.Context, r *Repo, use batchUse) (*batch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	b := s.take(func(b *batch) bool { return b.dir == r.dir })
+	b := s.take(func(b *batch) bool { return b.dir == r.dir && b.use == use })
 	if b == nil {
-		return openBatch(r)
+		return openBatch(r, use)
 	}
 	if b.of == nil || os.SameFile(b.of, r.identity()) {
 		return b, nil
 	}
 	_ = b.close()
-	return openBatch(r)
+	return openBatch(r, use)
 }
 
 // take removes the first idle process that which chooses, and returns it. It returns nil if

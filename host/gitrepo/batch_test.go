@@ -26,7 +26,7 @@ func idleBatch(t *testing.T, root *Root) *batch {
 func TestBatchOfAskerThatLeaves(t *testing.T) {
 	root := newRoot(t)
 	r := newRepo(t, root, alice, "x", SHA1)
-	b, err := openBatch(r)
+	b, err := openBatch(r, names)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestIdleBatchesEnd(t *testing.T) {
 	var all []*batch
 	for _, name := range []string{"a", "b", "c"} {
 		r := newRepo(t, root, alice, name, SHA1)
-		b, err := openBatch(r)
+		b, err := openBatch(r, names)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,6 +43,12 @@ func (n Name) Identifier() string { return n.identifier }
 // String returns npub/identifier.
 func (n Name) String() string { return n.npub + "/" + n.identifier }
 
+// Path returns where a Root has the repository, below its own folder.
+func (n Name) Path() string {
+	file, _ := fileName(n.identifier)
+	return filepath.Join(n.npub, file)
+}
+
 // ParseName checks an owner and an identifier, which must be percent-decoded.
 func ParseName(npub, identifier string) (Name, error) {
 	// Upper case decodes as well, and would be a second path to the same thing.

@@ -21,11 +21,12 @@ const (
 	ClassFetch Class = iota // clones and fetches
 	ClassPush               // pushes
 	ClassRefs               // lists of refs, which are short
+	ClassPage               // pages for browsers
 	Classes                 // their number
 )
 
 func (c Class) String() string {
-	return [Classes]string{"fetch", "push", "refs"}[c]
+	return [Classes]string{"fetch", "push", "refs", "page"}[c]
 }
 
 // ClassLimits bound the git processes of one class.
@@ -50,6 +51,8 @@ var DefaultScheduleOptions = ScheduleOptions{
 		ClassFetch: {Slots: max(4, 2*runtime.NumCPU()), Queue: 1024, Wait: time.Minute},
 		ClassPush:  {Slots: max(4, runtime.NumCPU()), Queue: 128, Wait: time.Minute, Nice: 5},
 		ClassRefs:  {Slots: max(4, runtime.NumCPU()), Queue: 1024, Wait: time.Minute},
+		// Half of the processors, and after everybody else.
+		ClassPage: {Slots: max(1, runtime.NumCPU()/2), Queue: 256, Wait: 5 * time.Second, Nice: 10},
 	},
 	Paused: 32,
 	Slice:  500 * time.Millisecond,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sets"
 	"talon/host/plugin/sidecar"
-	"talon/internal/smallfile"
 	"talon/sdk/abi/manifest"
 )
 
@@ -80,6 +78,7 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	o := r.guestOptions(g)
 	if r.o.Compiler != nil && r.o.CacheDir != "" {
 		o.Elsewhere = func(ctx context.Context) error {
+			r.o.Log.Info("compiling a module, which takes some seconds …", "plugin", g.name)
 			job := &guest.CompileJob{
 				Name: g.name, Wasm: s.wasm, Sidecar: s.sidecar, Limits: r.o.Limits, Service: r.o.Service, CacheDir: r.cacheDir,
 				Background: len(r.current.Load().generations) > 0,
@@ -93,6 +92,7 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 		}
 		o.Sets = g.sets
 	}
+	o.Sets = hostSets{sidecar: o.Sets, known: r.o.Known}
 	if g.module, err = guest.Load(ctx, s.wasm, o); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 		Git:       r.o.Git,
 		Service:   r.o.Service,
 		CacheDir:  r.o.CacheDir,
-		Prepared:  r.o.Prepared,
+		Prepared:  r.prepared(),
 		Instances: r.o.Instances,
 		Events:    r.events,
 		Metrics:   r.metrics.guests,
@@ -166,11 +166,11 @@ func (r *Registry) loadFallback(ctx context.Context) error {
 	if r.fallback != nil {
 		return nil
 	}
-	wasm, err := smallfile.Read(filepath.Join(r.o.Bundled, bundledPolicy+".wasm"), maxModule)
+	wasm, err := r.o.Bundled.Wasm(bundledPolicy)
 	if err == nil {
 		var g *generation
 		s := newSource("bundled-"+bundledPolicy, wasm, nil)
-		s.bundled = true
+		s.hidden = true
 		if g, err = r.build(ctx, s); err == nil {
 			g.hidden = true
 			r.acquire(g)

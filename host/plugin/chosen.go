@@ -12,7 +12,7 @@ import (
 // leavesOut reports whether the operator's choice of policies leaves a plugin out, and
 // whether that leaves nothing of it: it serves no other world.
 func (r *Registry) leavesOut(s *source) (out, whole bool) {
-	if r.o.Policy == nil || s.bundled || slices.Contains(r.o.Policy, s.name) {
+	if r.o.Policy == nil || s.hidden || slices.Contains(r.o.Policy, s.name) {
 		return false, false
 	}
 	if s.wasm == nil {
@@ -48,9 +48,9 @@ func (r *Registry) checkPolicy(candidates []*candidate) error {
 		at := slices.IndexFunc(candidates, func(f *candidate) bool { return f.name == name })
 		switch {
 		case at < 0:
-			return fmt.Errorf("option policy names %s, and there is no %[1]s.wasm in %s: the policies there are %s", name, r.o.Dir, listed(policies))
+			return fmt.Errorf("option policy names %s, and there is no %[1]s.wasm in %s%s: the policies there are %s", name, r.o.Dir, r.norBundled(), listed(policies))
 		case candidates[at].generation != nil && !candidates[at].generation.off:
-			return fmt.Errorf("option policy names %s, which is no policy: leave it out, it runs all the same; the policies in %s are %s", name, r.o.Dir, listed(policies))
+			return fmt.Errorf("option policy names %s, which is no policy: leave it out, it runs all the same; the policies are %s", name, listed(policies))
 		}
 	}
 	return nil
@@ -64,5 +64,5 @@ func listed(names []string) string {
 }
 
 func (r *Registry) errNoPolicy() error {
-	return fmt.Errorf("no plugin in %s decides about events, so that none would be accepted: put a policy there, such as grasp.wasm", r.o.Dir)
+	return fmt.Errorf("no plugin in %s%s decides about events, so that none would be accepted: put a policy there, such as grasp.wasm", r.o.Dir, r.norBundled())
 }

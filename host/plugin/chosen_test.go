@@ -14,10 +14,7 @@ import (
 // TestPolicy lets the operator choose which policies decide, and in which order.
 func TestPolicy(t *testing.T) {
 	w := newWorld(t)
-	w.o.Bundled = t.TempDir()
-	if err := os.WriteFile(w.o.Bundled+"/grasp.wasm", accepting("7").wasm(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	w.o.Bundled = fallback(t, accepting("7"))
 	w.drop("open.wasm", accepting("1").wasm(t))
 	w.drop("open.toml", []byte("place = 0"))
 	w.drop("guard.wasm", rejecting("no").wasm(t))
@@ -84,7 +81,7 @@ func TestWrongPolicy(t *testing.T) {
 		want   string
 	}{
 		{[]string{"open", "rate"}, "option policy names rate, and there is no rate.wasm in " + w.o.Dir + ": the policies there are guard, open"},
-		{[]string{"open", "calm"}, "option policy names calm, which is no policy: leave it out, it runs all the same; the policies in " + w.o.Dir + " are guard, open"},
+		{[]string{"open", "calm"}, "option policy names calm, which is no policy: leave it out, it runs all the same; the policies are guard, open"},
 		{[]string{"guard"}, "no plugin in " + w.o.Dir + " decides about events"},
 	} {
 		w.o.Policy = test.policy

@@ -52,8 +52,18 @@ func (r *Registry) Swap(ctx context.Context, name string, wasm, signature []byte
 
 // SetMode writes the mode of a plugin into its side-car, and makes it so.
 func (r *Registry) SetMode(ctx context.Context, name string, mode sidecar.Mode) (Status, error) {
+	return r.edit(ctx, name, func(text []byte) ([]byte, error) { return sidecar.SetMode(text, mode) })
+}
+
+// Set writes keys of the side-car of a plugin, and makes it so.
+func (r *Registry) Set(ctx context.Context, name string, list []sidecar.Assignment) (Status, error) {
+	return r.edit(ctx, name, func(text []byte) ([]byte, error) { return sidecar.Assign(text, list) })
+}
+
+// edit changes the side-car of a plugin.
+func (r *Registry) edit(ctx context.Context, name string, change func(text []byte) ([]byte, error)) (Status, error) {
 	return r.command(ctx, name, func() (*source, func() error, error) {
-		if r.slots[name] == nil {
+		if _, bundled := r.o.Bundled.Find(name); r.slots[name] == nil && !bundled {
 			return nil, nil, fmt.Errorf("%w: %.80q", ErrUnknown, name)
 		}
 		text, err := r.readSidecar(name)
@@ -64,7 +74,7 @@ func (r *Registry) SetMode(ctx context.Context, name string, mode sidecar.Mode) 
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the module: %w", err)
 		}
-		if text, err = sidecar.SetMode(text, mode); err != nil {
+		if text, err = change(text); err != nil {
 			return nil, nil, fmt.Errorf("%w: %s.toml: %w", ErrRefused, name, err)
 		}
 		signature, err := r.readSignature(name, text)

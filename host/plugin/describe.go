@@ -32,6 +32,7 @@ func (r *Registry) List() []Status {
 			list = append(list, Status{Name: name, Mode: sidecar.Off, Quarantine: &Quarantine{Reason: reason}})
 		}
 	}
+	list = append(list, r.unused()...)
 	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
@@ -60,6 +61,7 @@ func (r *Registry) describe(name string, s *slot) Status {
 	st := Status{
 		Name:          name,
 		Mode:          sidecar.Enforce,
+		Origin:        r.originOf(name, s),
 		Calls:         t.calls.Load(),
 		Failures:      t.failures.Load(),
 		LastFailure:   t.lastFailure(),

@@ -26,10 +26,16 @@ func (r *Registry) readModule(ctx context.Context, name string) ([]byte, error) 
 		return src.wasm, nil
 	}
 	wasm, err := smallfile.Read(filepath.Join(r.o.Dir, name+".wasm"), maxModule)
-	if errors.Is(err, fs.ErrNotExist) && r.slots[name].program() {
-		err = nil
+	if !errors.Is(err, fs.ErrNotExist) {
+		return wasm, err
 	}
-	return wasm, err
+	if s := r.slots[name]; s != nil && s.program() {
+		return nil, nil
+	}
+	if _, ok := r.o.Bundled.Find(name); ok {
+		return r.o.Bundled.Wasm(name)
+	}
+	return nil, err
 }
 
 // readSidecar returns the text of a side-car, nil if there is none.
@@ -83,7 +89,7 @@ func (r *Registry) writeFiles(s *source) (err error) {
 			return err
 		}
 	}
-	if s.wasm == nil {
+	if s.wasm == nil || r.isBundled(s.name, s.key) {
 		return folder.Remove(r.o.Dir, s.name+".wasm")
 	}
 	return folder.Write(r.o.Dir, s.name+".wasm", s.wasm)

@@ -16,22 +16,32 @@ func (r *Registry) scan() (*folderState, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, problems = r.programs(entries, problems)
-	return &folderState{entries, problems}, nil
+	entries, problems = r.complete(entries, problems)
+	f := &folderState{entries, problems}
+	r.addBundled(f)
+	return f, nil
 }
 
-// programs returns the entries that can be plugins: those with a module, and those
-// whose side-car names a program. A problem of the latter is none any more.
-// REQUIRES: changing.
-func (r *Registry) programs(entries []folder.Entry, problems []folder.Problem) ([]folder.Entry, []folder.Problem) {
+// complete returns the entries that can be plugins: those with a module, and those
+// whose side-car names a program, or whose files are for a bundled module. A problem of the latter is none any
+// more. REQUIRES: changing.
+func (r *Registry) complete(entries []folder.Entry, problems []folder.Problem) ([]folder.Entry, []folder.Problem) {
 	var list []folder.Entry
 	alone := make(map[string]bool) // files that need no module
 	for _, e := range entries {
 		if e.Wasm == nil {
-			if !r.isProgram(e) {
+			m, bundled := r.o.Bundled.Find(e.Name)
+			switch {
+			case e.Sidecar == nil && !(bundled && r.runsAlone(m)):
+				continue // a signature of nothing
+			case e.Sidecar != nil && r.isProgram(e):
+				bundled = false
+			case !bundled:
 				continue
 			}
-			alone[filepath.Base(e.Sidecar.Path)] = true
+			if e.Bundled = bundled; e.Sidecar != nil {
+				alone[filepath.Base(e.Sidecar.Path)] = true
+			}
 		}
 		list = append(list, e)
 	}
@@ -90,7 +100,10 @@ func (r *Registry) inspect(e folder.Entry, s *slot) *candidate {
 	f := &candidate{name: e.Name, seen: seenOf(e)}
 	var wasm, text []byte
 	var err error
-	if e.Wasm != nil {
+	switch {
+	case e.Bundled:
+		wasm, err = r.o.Bundled.Wasm(e.Name)
+	case e.Wasm != nil:
 		wasm, err = folder.Read(e.Wasm, maxModule)
 	}
 	if err == nil && e.Sidecar != nil {
@@ -134,7 +147,7 @@ func (r *Registry) inspect(e folder.Entry, s *slot) *candidate {
 // signatureOf reads the signature of an entry, if it must have one; nil if there is
 // none.
 func (r *Registry) signatureOf(e folder.Entry, text []byte) ([]byte, error) {
-	if e.Wasm == nil || e.Signature == nil || !r.mustBeSigned(text) {
+	if e.Signature == nil || !r.mustBeSigned(text) {
 		return nil, nil
 	}
 	return folder.Read(e.Signature, MaxSignature)

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bundle"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/state"
 )
 
 // Options says where plugins are, and what they may use.
 type Options struct {
-	Dir     string // folder with NAME.wasm and NAME.toml
+	Dir     string // the operator's folder, with NAME.wasm and NAME.toml
 	History string // folder of the last good generations; empty: none are kept
 
 	// Policy names the policies that decide, in their order; each other one is off. Nil:
-	// all of the folder decide, by their places.
+	// all that run decide, by their places.
 	Policy []string
 
 	// CacheDir keeps compiled code between starts. Empty: none is kept.
@@ -27,13 +28,9 @@ type Options struct {
 	// not in the cache yet. Nil: they are compiled in this process.
 	Compiler []string
 
-	// Prepared is a folder with compiled code of modules that came with the program, and is
-	// trusted like it. Empty: there is none.
-	Prepared string
-
-	// Bundled is the folder of the modules that came with the program: what
-	// on-failure = "bundled" falls back to.
-	Bundled string
+	// Bundled are the modules that came with the program, and their compiled code, which is
+	// trusted like the program. Nil: there are none.
+	Bundled *bundle.Bundle
 
 	// AllowExec lets side-cars name programs, which then run with all our rights.
 	AllowExec bool
@@ -50,6 +47,10 @@ type Options struct {
 	Facts host.Facts     // for what is asked outside of the pipeline, and for sets
 	Held  host.HeldFacts // events in purgatory, where facts have none; nil: there are none
 	Git   guest.Git      // repositories; nil: there are none
+
+	// Known reports whether a key is one of a known person, for the set "known". Nil: there is no
+	// such set.
+	Known func(host.PubKey) bool
 
 	Service host.Service // how the relay is reached from outside, for every plugin
 

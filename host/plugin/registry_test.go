@@ -261,10 +261,7 @@ func TestFailures(t *testing.T) {
 		{`on-failure = "bundled"`, "bundled-grasp accept v7"},
 	} {
 		w := newWorld(t)
-		w.o.Bundled = t.TempDir()
-		if err := os.WriteFile(w.o.Bundled+"/grasp.wasm", accepting("7").wasm(t), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		w.o.Bundled = fallback(t, accepting("7"))
 		w.drop("open.wasm", accepting("1").wasm(t))
 		p := rejecting("x")
 		p.trap = true

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -176,10 +175,7 @@ func TestUnsigned(t *testing.T) {
 // the program needs no signature.
 func TestSignedFallback(t *testing.T) {
 	w := newWorld(t)
-	w.o.Signers, w.o.Bundled = [][32]byte{alice.PubKey}, t.TempDir()
-	if err := os.WriteFile(filepath.Join(w.o.Bundled, "grasp.wasm"), rejecting("ours").wasm(t), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	w.o.Signers, w.o.Bundled = [][32]byte{alice.PubKey}, fallback(t, rejecting("ours"))
 	module := accepting("1")
 	module.trap = true
 	wasm := module.wasm(t)

@@ -23,9 +23,10 @@ func (r *Registry) mustBeSigned(text []byte) bool {
 
 // checkSigner returns who signed the module, as an npub; nothing if nobody must. The signer
 // must be among the signers of the side-car and among those of the options, if these name
-// any. A side-car cannot widen the operator's choice at the start.
+// any. A side-car cannot widen the operator's choice at the start. A bundled module needs a
+// signature like others.
 func (r *Registry) checkSigner(file *sidecar.File, s *source) (string, error) {
-	if s.bundled || len(file.Signers) == 0 && len(r.o.Signers) == 0 {
+	if s.hidden || len(file.Signers) == 0 && len(r.o.Signers) == 0 {
 		return "", nil
 	}
 	if s.signature == nil {

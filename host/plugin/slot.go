@@ -32,9 +32,14 @@ type slot struct {
 }
 
 // seen are the files as they were when they were looked at last.
-type seen struct{ wasm, sidecar, signature, sidecarSignature folder.Stamp }
+type seen struct {
+	wasm, sidecar, signature, sidecarSignature folder.Stamp
+
+	bundled bool // the module is the bundled one, and no file
+}
 
 func seenOf(e folder.Entry) (s seen) {
+	s.bundled = e.Bundled
 	if e.Wasm != nil {
 		s.wasm = e.Wasm.Stamp
 	}

@@ -16,7 +16,7 @@ type source struct {
 	key     key
 
 	signature []byte // nil if there is none, or none is asked for
-	bundled   bool   // it came with the program
+	hidden    bool   // it is the fallback of others, and no plugin of the operator's
 }
 
 // key tells sources apart.

@@ -11,6 +11,12 @@ type Status struct {
 	Name string       `json:"name"` // of the file, without .wasm
 	Mode sidecar.Mode `json:"mode"`
 
+	// Origin says where the module comes from.
+	Origin Origin `json:"origin,omitempty"`
+
+	// Unused is true for a bundled module that no side-car has asked for.
+	Unused bool `json:"unused,omitempty"`
+
 	// LeftOut is true for a policy that does not decide because the operator's choice
 	// (Options.Policy) does not name it, whatever its mode.
 	LeftOut bool `json:"left_out,omitempty"`

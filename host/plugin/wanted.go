@@ -30,7 +30,7 @@ func (f *folderState) has(name string) bool {
 // modules counts the modules.
 func (f *folderState) modules() (n int) {
 	for _, e := range f.entries {
-		if e.Wasm != nil {
+		if e.Wasm != nil || e.Bundled {
 			n++
 		}
 	}

@@ -144,7 +144,7 @@ func (ss *snapshots) forgetMatching(e *host.Event) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for _, s := range ss.byFilter {
-		if s.watch.matches(e) {
+		if s.filter.Matches(e) {
 			ss.forgetLocked(s)
 		}
 	}

@@ -19,18 +19,24 @@ func TestCount(t *testing.T) {
 		w.publish(event(byte(i%2), 1, int64(i), "", host.Tag{"t", "x"}))
 	}
 	w.publish(event(1, 1, 9, "", host.Tag{"expiration", "10"}))
+	id := strings.Repeat("a1", 32)
+	for i := range 2 {
+		w.publish(event(byte(i), 3, 9, "", host.Tag{"p", id}))
+	}
 	c := w.dial()
 	for filters, want := range map[string]string{
-		`{}`:                        `{"count":5}`,
-		`{"limit":1}`:               `{"count":5}`,
-		`{"limit":0}`:               `{"count":5}`,
-		`{"kinds":[1]},{"since":3}`: `{"count":5}`,
-		`{"kinds":[2]}`:             `{"count":0}`,
-		`{"kinds":[]}`:              `{"count":0}`,
-		`{"#t":["x"]},{"#t":["y"]}`: `{"count":5}`,
-		`{"#t":["x"],"kinds":[1]}`:  `{"count":5,"hll":"…"}`,
-		`{"#t":["z"]}`:              `{"count":0,"hll":"` + strings.Repeat("00", 256) + `"}`,
-		`{"#t":[]}`:                 `{"count":0}`,
+		`{}`:                                `{"count":7}`,
+		`{"limit":1}`:                       `{"count":7}`,
+		`{"limit":0}`:                       `{"count":7}`,
+		`{"kinds":[1]},{"since":3}`:         `{"count":7}`,
+		`{"kinds":[2]}`:                     `{"count":0}`,
+		`{"kinds":[]}`:                      `{"count":0}`,
+		`{"#t":["x"]},{"#t":["y"]}`:         `{"count":5}`,
+		`{"#t":["x"],"kinds":[1]}`:          `{"count":5}`,
+		`{"#p":["` + id + `"],"kinds":[3]}`: `{"count":2,"hll":"…"}`,
+		`{"#p":["` + id + `"],"kinds":[1]}`: `{"count":0}`,
+		`{"#e":["` + id + `"],"kinds":[7]}`: `{"count":0,"hll":"` + strings.Repeat("00", 256) + `"}`,
+		`{"#t":[]}`:                         `{"count":0}`,
 	} {
 		c.ask(`["COUNT","q",`+filters+`]`, `["COUNT","q",`+want+`]`)
 	}
@@ -38,19 +44,25 @@ func TestCount(t *testing.T) {
 
 func TestHLLOffset(t *testing.T) {
 	id := strings.Repeat("0", 32) + "7" + strings.Repeat("f", 31)
-	hash := sha256.Sum256([]byte("nostr"))
+	key := strings.Repeat("f", 64)
 	tests := []struct {
 		name    string
 		filters string
 		want    int // 0: none
 	}{
-		{"event id", `[{"#e":["` + id + `"],"kinds":[7]}]`, 15},
-		{"public key", `[{"#p":["` + strings.Repeat("f", 64) + `"]}]`, 23},
-		{"address", `[{"#a":["30023:` + id + `:a:b"]}]`, 15},
-		{"anything else", `[{"#t":["nostr"]}]`, int(hash[16]>>4) + 8},
-		{"first of several tags and values", `[{"#e":["` + id + `","x"],"#p":["` + strings.Repeat("f", 64) + `"]}]`, 15},
+		{"reactions", `[{"#e":["` + id + `"],"kinds":[7]}]`, 15},
+		{"followers", `[{"#p":["` + key + `"],"kinds":[3],"limit":1}]`, 23},
+		{"comments", `[{"#E":["` + id + `"],"kinds":[1111]}]`, 15},
+		{"followers of two", `[{"#p":["` + key + `","` + id + `"],"kinds":[3]}]`, 0},
+		{"what mentions somebody", `[{"#p":["` + key + `"]}]`, 0},
+		{"notes to somebody", `[{"#p":["` + key + `"],"kinds":[1]}]`, 0},
+		{"two kinds", `[{"#p":["` + key + `"],"kinds":[3,7]}]`, 0},
+		{"reactions by one", `[{"#e":["` + id + `"],"kinds":[7],"authors":["` + key + `"]}]`, 0},
+		{"an address", `[{"#a":["30023:` + id + `:a:b"],"kinds":[7]}]`, 0},
+		{"not hex", `[{"#E":["nostr"],"kinds":[1111]}]`, 0},
+		{"a search", `[{"search":"word","kinds":[1111]}]`, 0},
 		{"no tag", `[{"kinds":[7]}]`, 0},
-		{"two filters", `[{"#t":["nostr"]},{"#t":["nostr"]}]`, 0},
+		{"two filters", `[{"#p":["` + key + `"],"kinds":[3]},{"#p":["` + key + `"],"kinds":[3]}]`, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"crypto/sha256"
 	"math/bits"
 
 	"talon/host"
@@ -23,22 +22,28 @@ func (h *hyperLogLog) add(offset int, author *host.PubKey) {
 	*r = max(*r, byte(zeros+1))
 }
 
-// hllOffset returns the place in public keys at which a HyperLogLog for this
-// question reads, 8 to 23, and false if NIP-45 defines none: it takes one filter
-// with a tag. The place follows from the first value of the first tag, so that
-// all relays choose the same, and nobody can mine keys for all questions together.
+// hllQuestions are the kinds and the tag of the questions that have a HyperLogLog: followers,
+// reactions and comments. Clients show it in place of the exact count, so no other question has
+// one.
+var hllQuestions = map[host.Kind]byte{3: 'p', 7: 'e', 1111: 'E'}
+
+// hllOffset returns the place in public keys at which a HyperLogLog for this question reads, 8
+// to 23, and false if the question has none: see hllQuestions. It takes one filter that asks for
+// one kind and one value of one tag. The place follows from the value, so that all relays choose
+// the same, and nobody can mine keys for all questions together.
 func hllOffset(filters []host.Filter) (int, bool) {
-	if len(filters) != 1 || len(filters[0].Tags) == 0 || len(filters[0].Tags[0].Values) == 0 {
+	if len(filters) != 1 {
 		return 0, false
 	}
-	value := filters[0].Tags[0].Values[0]
+	f := &filters[0]
+	if len(f.Kinds) != 1 || len(f.Tags) != 1 || len(f.Tags[0].Values) != 1 || f.Tags[0].Name != hllQuestions[f.Kinds[0]] ||
+		f.IDs != nil || f.Authors != nil || f.Since != nil || f.Until != nil {
+		return 0, false
+	}
+	value := f.Tags[0].Values[0]
 	var key [32]byte
 	if !host.ParseHex(key[:], value) {
-		if a, ok := host.ParseAddress(value); ok {
-			key = a.PubKey
-		} else {
-			key = sha256.Sum256([]byte(value))
-		}
+		return 0, false
 	}
 	return int(key[16]>>4) + 8, true // character 32 of the hex
 }

@@ -2,8 +2,8 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +22,11 @@ type index struct {
 	proven  map[*conn]*provenConn
 	readers map[host.PubKey]map[*conn]struct{}
 
-	looked uint64 // belongs to match: counts events
+	// These belong to match.
+	looked uint64   // counts events
+	words  []string // of the event
+
+	searches int // filters that ask for words
 }
 
 // bucket holds the filters that are registered under one key, in no order.
@@ -186,16 +190,12 @@ func canonical(f *host.Filter) string {
 	for _, k := range s.Kinds {
 		b = binary.AppendUvarint(b, uint64(k))
 	}
-	var seen [math.MaxUint8 + 1]*host.TagFilter
-	for i := range s.Tags {
-		seen[s.Tags[i].Name] = &s.Tags[i]
-	}
-	for name, t := range seen {
-		if t == nil {
-			continue
-		}
+	slices.SortFunc(s.Tags, func(t, u host.TagFilter) int {
+		return cmp.Or(cmp.Compare(t.Name, u.Name), slices.Compare(t.Values, u.Values))
+	})
+	for _, t := range s.Tags {
 		list('#', true, len(t.Values))
-		b = append(b, byte(name))
+		b = append(b, t.Name)
 		for _, v := range t.Values {
 			b = binary.AppendUvarint(b, uint64(len(v)))
 			b = append(b, v...)
@@ -253,6 +253,7 @@ func (x *index) register(w *watch) {
 		}
 	}
 	w.by, w.tag = best.by, best.tag
+	x.searches += w.words()
 	w.postings = make([]posting, best.count(&w.filter))
 	for i := range w.postings {
 		k := best.key(&w.filter, i)
@@ -294,6 +295,7 @@ func (x *index) removeLocked(s *subscription) {
 	}
 	for i := range s.watches {
 		w := &s.watches[i]
+		x.searches -= w.words()
 		for j := range w.postings {
 			p := &w.postings[j]
 			b := p.bucket
@@ -316,6 +318,10 @@ func (x *index) removeLocked(s *subscription) {
 // REQUIRES: x.mu for reading, and one call at a time.
 func (x *index) match(e *host.Event, found func(*watch)) {
 	x.looked++
+	x.words = nil
+	if x.searches > 0 {
+		x.words = e.Words()
+	}
 	look := func(b *bucket) {
 		if b == nil || b.looked == x.looked {
 			return
@@ -342,11 +348,24 @@ func (x *index) match(e *host.Event, found func(*watch)) {
 			look(x.buckets[key{by: byTag, tag: tag[0][0], value: tag[1]}])
 		}
 	}
+	for _, word := range x.words {
+		look(x.buckets[key{by: byTag, tag: host.WordOf, value: word}])
+	}
+}
+
+// words returns how many words the filter asks for.
+func (w *watch) words() (n int) {
+	for i := range w.filter.Tags {
+		if w.filter.Tags[i].Name == host.WordOf {
+			n++
+		}
+	}
+	return n
 }
 
 // matches checks the conditions that the key did not decide. It is
-// [host.Filter.Matches] for long lists.
-func (w *watch) matches(e *host.Event) bool {
+// [host.Filter.Matches] for long lists. words are those of the event.
+func (w *watch) matches(e *host.Event, words []string) bool {
 	f := &w.filter
 	if f.Since != nil && e.CreatedAt < *f.Since || f.Until != nil && e.CreatedAt > *f.Until {
 		return false
@@ -367,7 +386,9 @@ func (w *watch) matches(e *host.Event) bool {
 		}
 	}
 	for i := range f.Tags {
-		if (w.by != byTag || w.tag != i) && !hasTag(&f.Tags[i], e) {
+		if t := &f.Tags[i]; w.by == byTag && w.tag == i {
+			continue
+		} else if t.Name == host.WordOf && !t.MatchesWord(words) || t.Name != host.WordOf && !hasTag(t, e) {
 			return false
 		}
 	}

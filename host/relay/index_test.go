@@ -98,7 +98,7 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 		e := randomEvent(r)
 		found := map[*subscription]bool{}
 		x.match(e, func(w *watch) {
-			if w.matches(e) {
+			if w.matches(e, x.words) {
 				found[w.sub] = true
 			}
 		})

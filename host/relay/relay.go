@@ -1,4 +1,4 @@
-// Package relay serves nostr clients over websockets, by NIPs 01, 11, 40, 42, 45, 70 and
+// Package relay serves nostr clients over websockets, by NIPs 01, 11, 40, 42, 45, 50, 70 and
 // 77. It owns connections, subscriptions and negentropy sessions, and knows the store and
 // the pipeline by small interfaces.
 //

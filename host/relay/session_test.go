@@ -34,7 +34,7 @@ func TestBadMessages(t *testing.T) {
 		{"REQ with a long id", `["REQ","` + strings.Repeat("x", 65) + `",{}]`, `["NOTICE","invalid: …"]`},
 		{"REQ without filters", `["REQ","a"]`, `["CLOSED","a","invalid: …"]`},
 		{"REQ with a filter of the wrong type", `["REQ","a",[]]`, `["CLOSED","a","invalid: …"]`},
-		{"REQ with an unknown element", `["REQ","a",{"search":"x"}]`, `["CLOSED","a","unsupported: …"]`},
+		{"REQ with an unknown element", `["REQ","a",{"near":"x"}]`, `["CLOSED","a","unsupported: …"]`},
 		{"REQ with too many filters", `["REQ","a"` + strings.Repeat(",{}", 21) + `]`, `["CLOSED","a","invalid: …"]`},
 		{"COUNT with upper-case hex", `["COUNT","a",{"ids":["` + strings.ToUpper(id) + `"]}]`, `["CLOSED","a","invalid: …"]`},
 		{"CLOSE without an id", `["CLOSE"]`, `["NOTICE","invalid: …"]`},

@@ -299,7 +299,7 @@ func (r *Relay) publish(p *host.Published) {
 	r.index.match(p.Event, func(w *watch) {
 		defer w.sub.conn.failed()
 		s := w.sub
-		if s.stamp == r.stamp || !w.matches(p.Event) {
+		if s.stamp == r.stamp || !w.matches(p.Event, r.index.words) {
 			return
 		}
 		s.stamp = r.stamp

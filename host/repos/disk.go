@@ -246,6 +246,11 @@ func (d *Disk) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head
 	return tracked(all), all.HEAD, err == nil, err
 }
 
+// Repository returns the repository of an announcement, nil if there is none to show.
+func (d *Disk) Repository(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
+	return d.announced(ctx, a)
+}
+
 // announced returns the repository of an announcement, nil if there is none. It returns an
 // empty one for an announcement that waits for git data and has no folder.
 func (d *Disk) announced(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
@@ -332,12 +337,26 @@ func (f *Reconciler) Here(ctx context.Context, a host.Address) (bool, error) {
 	return f.disk.Here(ctx, a)
 }
 
+// Repository returns the repository of an announcement: see [Disk.Repository].
+func (f *Reconciler) Repository(ctx context.Context, a host.Address) (*gitrepo.Repo, error) {
+	return f.disk.Repository(ctx, a)
+}
+
 // Refs returns the refs of the repository of an announcement: see Disk.Refs.
 func (f *Reconciler) Refs(ctx context.Context, a host.Address) (refs []grasp.Ref, head string, here bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, updateTime)
 	f.jobs.waitIdle(waiting, location{Repo: grasp.Repo{PubKey: a.PubKey, Identifier: a.D}})
 	cancel()
 	return f.disk.Refs(ctx, a)
+}
+
+// IsPath reports whether the decoded parts of a path have the form of a repository's: an npub and
+// an identifier, below prs or not.
+func IsPath(parts []string) bool {
+	if len(parts) == 3 && parts[0] == "prs" {
+		parts = parts[1:]
+	}
+	return len(parts) == 2 && strings.HasPrefix(parts[0], "npub1")
 }
 
 // locationOfPath returns the place that the decoded parts of a path name.

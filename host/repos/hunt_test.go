@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -95,6 +96,18 @@ func TestHunted(t *testing.T) {
 	if wants, err = w.reconciler.Wanted(t.Context(), "demo"); err != nil || len(wants) != 0 {
 		t.Errorf("still wanted: %v, %v", wants, err)
 	}
+	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/nostr/"+pr.ID.String()+"="+two)
+
+	lost, err := w.reconciler.disk.repo(demo(alice))
+	w.must(err)
+	// The folder is lost. A search finds its data again.
+	w.must(os.RemoveAll(lost.Dir()))
+	if wants, err = w.reconciler.Wanted(t.Context(), "demo"); err != nil || len(wants) != 1 || !slices.Equal(wants[0].Objects, []string{one}) {
+		t.Fatalf("wanted of a lost repository: %+v, %v", wants, err)
+	}
+	_, err = wants[0].Into.Fetch(t.Context(), gitrepo.Source{URL: server.URL + "/x.git"}, one)
+	w.must(err)
+	w.must(w.reconciler.Arrived(t.Context(), "demo", wants[0].Into))
 	w.wantRefs(demo(alice), "HEAD=refs/heads/main", "refs/heads/main="+one, "refs/nostr/"+pr.ID.String()+"="+two)
 }
 

@@ -103,11 +103,11 @@ func (s *search) repository(ctx context.Context, a searched) ([]gitfetch.Want, e
 		return nil, nil // no repository can have the name
 	}
 	there, err := repo.Exists()
-	if err != nil || !there && !a.held {
+	if err != nil {
 		return nil, err
 	}
 	if !there {
-		if waits, err := f.disk.heldWaits(ctx, a.id); err != nil || !waits {
+		if wanted, err := s.wantsFolder(ctx, a); err != nil || !wanted {
 			return nil, err
 		}
 	}
@@ -132,6 +132,17 @@ func (s *search) repository(ctx context.Context, a searched) ([]gitfetch.Want, e
 		repo = repo.Planned(format)
 	}
 	return s.wantedBy(ctx, p, repo, a.maintainers, states)
+}
+
+// wantsFolder reports whether a repository without a folder should have one: it waits for git data,
+// or it is served and its folder was lost.
+func (s *search) wantsFolder(ctx context.Context, a searched) (bool, error) {
+	if a.held {
+		return s.f.disk.heldWaits(ctx, a.id)
+	}
+	return slices.ContainsFunc(s.announced[s.of(a.owner)], func(a maintainers.Announced) bool {
+		return a.ListsService(s.f.cfg.Service)
+	}), nil
 }
 
 // statesOf returns the states of maintainers.

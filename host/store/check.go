@@ -32,7 +32,7 @@ func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, repor
 	}
 	defer s.release(r)
 	err = r.beginSnapshot(math.MinInt64, func(v *snapshot) error {
-		c := &checker{snapshot: v, verify: verify, report: report}
+		c := &checker{snapshot: v, verify: verify, report: report, usage: newUsageOfTx()}
 		err := c.run(ctx)
 		checked = c.events
 		return err
@@ -51,7 +51,8 @@ type checker struct {
 	// The rows that the events need, counted, to compare with the rows that exist.
 	events, bytes, postings, addresses, expiries, withheldEvents int64
 
-	rows []posting
+	rows  []posting
+	usage usageOfTx
 }
 
 func (c *checker) problem(format string, args ...any) { c.report(fmt.Sprintf(format, args...)) }
@@ -66,10 +67,13 @@ func (c *checker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.usage.point, err = c.usagePoint(); err != nil {
+		return err
+	}
 	if err := c.checkEvents(ctx); err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld} {
+	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld, c.checkUsage} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -112,8 +116,10 @@ func (c *checker) checkEvents(ctx context.Context) error {
 			e, err := parseStored(text, p.audience)
 			if err != nil {
 				c.problem("event %d (id %x): its text cannot be read: %v", p.seq, p.id, err)
+				c.usage.at(p.seq).AddRow(usageRow([]driver.Value{p.pubkey, p.kind}, textSize(text)))
 				continue
 			}
+			c.usage.at(p.seq).Add(e)
 			if id, _ := p.id.([]byte); !bytes.Equal(id, e.ID[:]) {
 				c.problem("event %d: its row says id %x, its text %s", p.seq, p.id, e.ID)
 			}

@@ -44,6 +44,12 @@ func TestCheckFinds(t *testing.T) {
 		{"number never given", `UPDATE total SET seq = 1`, "the highest number given is 1"},
 		{"number of events", `UPDATE total SET events = 17`, "totals: 17 events"},
 		{"number of bytes", `UPDATE total SET bytes = 17`, "of 17 bytes noted"},
+		{"usage of an author", `UPDATE usage SET events = 17 WHERE class = 1`, "17 events of"},
+		{"usage of a repository", `UPDATE usage SET bytes = 17 WHERE class = 2`, "usage of repository 0100000000000000000000000000000000000000000000000000000000000000/\"repo\": 1 events of 17 bytes noted"},
+		{"usage missing", `DELETE FROM usage WHERE class = 3`, "usage of kind 1: none noted, 2 events"},
+		{"usage of nobody", `INSERT INTO usage VALUES (3, x'0009', 1, 1, 0)`, "usage of kind 9: 1 events of 1 bytes noted, 0 of 0 stored"},
+		{"git data of an author", `UPDATE usage SET git = 5 WHERE class = 1`, "5 bytes of git data noted, none of repositories"},
+		{"git data of a repository", `UPDATE usage SET git = 5 WHERE class = 2`, "0 bytes of git data noted, 5 of the repositories"},
 		{"index of ids", `PRAGMA writable_schema = 1; UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'posting') WHERE name = 'event_id'`, "database file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

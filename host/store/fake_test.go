@@ -86,7 +86,7 @@ func openWith(t testing.TB, dir string, opts Options) *Store {
 // mergesAll has the rows of each transaction merged into the table by its commit.
 var mergesAll = func() *tuning {
 	t := defaultTuning
-	t.mergeFrom = 1
+	t.mergeFrom, t.usageFrom = 1, 1
 	return &t
 }()
 

@@ -12,7 +12,7 @@ import (
 
 // fills do what statements alone cannot, by the number of the step: they run after its
 // statements, in the same transaction.
-var fills = map[int]func(*conn) error{5: indexMaintainers, 8: indexIDs}
+var fills = map[int]func(*conn) error{5: indexMaintainers, 8: indexIDs, 12: indexWords, 13: (*conn).countUsage}
 
 // indexMaintainers adds the index rows that say whom repository announcements list as
 // maintainers, of those that are stored and of those in purgatory.
@@ -21,9 +21,8 @@ func indexMaintainers(c *conn) error {
 	if err != nil {
 		return err
 	}
-	index := func(text driver.Value, number int64, insert func(r posting) error) error {
-		row, _ := text.([]byte)
-		e, err := parseRow(row)
+	index := func(text []byte, number int64, insert func(r posting) error) error {
+		e, err := parseRow(text)
 		if err != nil {
 			return nil // Check reports it
 		}
@@ -34,34 +33,11 @@ func indexMaintainers(c *conn) error {
 		}
 		return nil
 	}
-	for last := []byte{}; ; {
-		var sortKeys [][]byte
-		const sql = `SELECT place FROM posting WHERE key = ? AND kind = ? AND place > ? ORDER BY place LIMIT ?`
-		err := c.each(context.Background(), sql, list(keyKind, int64(host.KindAnnouncement), last, int64(fetchRows)), func(row []driver.Value) error {
-			at, _ := row[0].([]byte)
-			sortKeys = append(sortKeys, bytes.Clone(at))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if len(sortKeys) == 0 {
-			break
-		}
-		for _, last = range sortKeys {
-			seq := parseSortKey(last).seq
-			row, err := c.first(`SELECT json FROM event WHERE seq = ?`, seq)
-			if err != nil {
-				return err
-			}
-			if row == nil {
-				continue
-			}
-			err = index(row[0], seq, func(r posting) error { return c.exec(insertPostings[1], r.key, r.kind, r.sortKey) })
-			if err != nil {
-				return err
-			}
-		}
+	err = c.eachOfKind(host.KindAnnouncement, func(seq int64, text []byte) error {
+		return index(text, seq, func(r posting) error { return c.exec(insertPostings[1], r.key, r.kind, r.sortKey) })
+	})
+	if err != nil {
+		return err
 	}
 	held, err := c.numbers(`SELECT number FROM held WHERE kind = ?`, int64(host.KindAnnouncement))
 	if err != nil {
@@ -72,7 +48,8 @@ func indexMaintainers(c *conn) error {
 		if err != nil {
 			return err
 		}
-		err = index(row[0], number, func(r posting) error {
+		text, _ := row[0].([]byte)
+		err = index(text, number, func(r posting) error {
 			return c.exec(`INSERT INTO held_posting VALUES (?, ?, ?, ?)`, r.key, r.sortKey, r.kind, number)
 		})
 		if err != nil {
@@ -131,4 +108,76 @@ func indexIDs(c *conn) error {
 		return err
 	}
 	return flush()
+}
+
+// indexWords adds the index rows of the words of stored events, but for those that are still in a
+// memtable.
+func indexWords(c *conn) error {
+	keys, err := c.keyring()
+	if err != nil {
+		return err
+	}
+	row, err := c.first(`SELECT ` + mergeColumns)
+	if err != nil {
+		return err
+	}
+	merged := scanMerge(row)
+	var part []posting
+	flush := func() error {
+		slices.SortFunc(part, posting.compare)
+		err := c.insertPostings(part)
+		part = part[:0]
+		return err
+	}
+	for _, kind := range host.SearchedKinds() {
+		err := c.eachOfKind(kind, func(seq int64, text []byte) error {
+			e, err := parseRow(text)
+			if err != nil {
+				return nil // Check reports it
+			}
+			for _, r := range keys.wordPostings(nil, e, seq) {
+				if seq <= merged.through(r.key) {
+					part = append(part, r)
+				}
+			}
+			if len(part) >= idPart {
+				return flush()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return flush()
+}
+
+// eachOfKind calls yield with the stored events of a kind.
+func (c *conn) eachOfKind(kind host.Kind, yield func(seq int64, text []byte) error) error {
+	for last := []byte{}; ; {
+		var sortKeys [][]byte
+		const sql = `SELECT place FROM posting WHERE key = ? AND kind = ? AND place > ? ORDER BY place LIMIT ?`
+		err := c.each(context.Background(), sql, list(keyKind, int64(kind), last, int64(fetchRows)), func(row []driver.Value) error {
+			at, _ := row[0].([]byte)
+			sortKeys = append(sortKeys, bytes.Clone(at))
+			return nil
+		})
+		if err != nil || len(sortKeys) == 0 {
+			return err
+		}
+		for _, last = range sortKeys {
+			seq := parseSortKey(last).seq
+			row, err := c.first(`SELECT json FROM event WHERE seq = ?`, seq)
+			if err != nil {
+				return err
+			}
+			if row == nil {
+				continue
+			}
+			text, _ := row[0].([]byte)
+			if err := yield(seq, text); err != nil {
+				return err
+			}
+		}
+	}
 }

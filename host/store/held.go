@@ -273,12 +273,12 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 }
 
 // heldPostings appends the index rows of a held event: those of a stored one, but
-// for that of its kind alone.
+// for that of its kind alone and for those of its words.
 func (k *keyring) heldPostings(rows []posting, e *host.Event, number int64) []posting {
 	if e.Audience != nil {
 		e = e.For(nil) // purgatory is nobody's to read
 	}
-	rows = k.postings(rows, e, number)
+	rows = k.plainPostings(rows, e, number)
 	n := 0
 	for _, r := range rows {
 		if !bytes.Equal(r.key, keyKind) {

@@ -116,11 +116,13 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noAudiences undoes the last step of the schema, noModeration also the one before it, and so do noWeights,
-// noParents, noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to be merged.
+// noAudiences undoes the last step of the schema, noUsage a step and all later ones, noModeration too, noWeights also
+// the one before it, and so do noParents, noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to
+// be merged, and no stored event may have words.
 const noAudiences = `ALTER TABLE event DROP COLUMN audience; ALTER TABLE event_id DROP COLUMN withheld;
 	ALTER TABLE held DROP COLUMN audience; ALTER TABLE hidden DROP COLUMN audience; ALTER TABLE total DROP COLUMN withheld;`
-const noModeration = noAudiences + `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
+const noUsage = noAudiences + `DROP TABLE usage; DROP TABLE usage_point;`
+const noModeration = noUsage + `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
 	ALTER TABLE total DROP COLUMN hidden; ALTER TABLE total DROP COLUMN hidden_bytes;`
 const noWeights = noModeration + `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
 	ALTER TABLE held DROP COLUMN network; ALTER TABLE held DROP COLUMN known;`
@@ -148,7 +150,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 12: noAudiences} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage, 14: noAudiences} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)
@@ -229,7 +231,8 @@ func TestMigrateMaintainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys = fmt.Sprintf("x'%x'", ring.key(host.MaintainerOf, host.Maintains(mike, "repo")))
-	raw(t, filepath.Join(dir, FileName), noMerge+`DELETE FROM posting WHERE key = `+keys+`; DELETE FROM held_posting WHERE key = `+keys+
+	words := fmt.Sprintf("x'%x'", ring.key(host.WordOf, "repo")) // later versions index them again
+	raw(t, filepath.Join(dir, FileName), noMerge+`DELETE FROM posting WHERE key IN (`+keys+`, `+words+`); DELETE FROM held_posting WHERE key = `+keys+
 		`; UPDATE meta SET value = 5 WHERE name = 'version'`)
 	s = reopen(t, dir)
 	f := host.Filter{Tags: []host.TagFilter{{Name: host.MaintainerOf, Values: []string{host.Maintains(mike, "repo")}}}, Limit: -1}

@@ -23,19 +23,19 @@ func (tx *Tx) index() error {
 	rows := tx.w.pending
 	tx.w.pending = rows[:0]
 	slices.SortFunc(rows, posting.compare)
-	return tx.insertPostings(rows)
+	return tx.w.conn.insertPostings(rows)
 }
 
 // insertPostings inserts rows, which are in their order in the table: neighbours then share
 // the way down to their page.
-func (tx *Tx) insertPostings(rows []posting) error {
+func (c *conn) insertPostings(rows []posting) error {
 	var args [3 * postingRows]driver.Value
 	for len(rows) > 0 {
 		n := min(len(rows), postingRows)
 		for i, r := range rows[:n] {
 			args[3*i], args[3*i+1], args[3*i+2] = r.key, r.kind, r.sortKey
 		}
-		if err := tx.w.conn.exec(insertPostings[n], args[:3*n]...); err != nil {
+		if err := c.exec(insertPostings[n], args[:3*n]...); err != nil {
 			return err
 		}
 		rows = rows[n:]

@@ -12,8 +12,8 @@ const (
 	keySize    = 16
 )
 
-// Index rows that are not of tags have these bytes, and host.MaintainerOf, in place of a tag's
-// name. No tag has them.
+// Index rows that are not of tags have these bytes, host.MaintainerOf or host.WordOf in place of
+// a tag's name. No tag has them.
 const (
 	nameAddress = 0
 	nameAuthor  = 1

@@ -84,7 +84,7 @@ func (tx *Tx) mergeShard(first int64) error {
 	}
 	rows = slices.DeleteFunc(rows, func(r posting) bool { return gone[parseSortKey(r.sortKey).seq] })
 	slices.SortFunc(rows, posting.compare)
-	return tx.insertPostings(rows)
+	return tx.w.conn.insertPostings(rows)
 }
 
 // forgetMerged lets go of memtables of which every snapshot to come has all rows in the

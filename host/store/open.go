@@ -161,7 +161,7 @@ func (s *Store) openWriter(ctx context.Context, opts Options) error {
 	if err != nil {
 		return err
 	}
-	s.writer = &writer{conn: c, tune: opts.tune, heldKinds: map[host.Kind]struct{}{}}
+	s.writer = &writer{conn: c, tune: opts.tune, heldKinds: map[host.Kind]struct{}{}, usage: newUsageOfTx()}
 	v, err := c.version()
 	if err != nil {
 		return err
@@ -194,6 +194,9 @@ func (s *Store) openWriter(ctx context.Context, opts Options) error {
 	}
 	s.writer.seq = s.total.Load().Seq
 	if err := s.loadMerge(c); err != nil {
+		return err
+	}
+	if err := s.loadUsage(c); err != nil {
 		return err
 	}
 	if err := s.writer.loadHeld(); err != nil {

@@ -112,6 +112,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq in
 		tx.total.Withheld++
 	}
 	tx.total.Bytes += int64(len(e.JSON))
+	tx.w.usage.recent.Add(e)
 	tx.fresh = append(tx.fresh, text{seq, e.JSON})
 	return seq, nil
 }
@@ -276,6 +277,7 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 			return nil, err
 		}
 	}
+	tx.w.usage.at(seq).Remove(e)
 	return e, tx.deleteRow(seq, textSize(text))
 }
 
@@ -305,6 +307,13 @@ func (tx *Tx) removeDamaged(seq, size int64, cause error) error {
 		}
 	}
 	tx.expiryChanged = true
+	row, err := c.first(`SELECT pubkey, kind FROM event WHERE seq = ?`, seq)
+	if err != nil {
+		return err
+	}
+	if row != nil {
+		tx.w.usage.at(seq).RemoveRow(usageRow(row, size))
+	}
 	return tx.deleteRow(seq, size)
 }
 

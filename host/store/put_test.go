@@ -17,7 +17,7 @@ func TestRemoveDamaged(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	raw(t, s.Path(), `UPDATE event SET json = x'7b7d'; UPDATE total SET bytes = 2`)
+	raw(t, s.Path(), `UPDATE event SET json = x'7b7d'; UPDATE total SET bytes = 2; UPDATE usage SET bytes = 2`)
 	s = reopen(t, dir)
 	e := fake(2, 1, 0, 2)
 	put(t, s, 0, e)

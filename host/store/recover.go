@@ -22,6 +22,9 @@ func (s *Store) reload() error {
 	if err := s.loadMerge(w.conn); err != nil {
 		return err
 	}
+	if err := s.loadUsage(w.conn); err != nil {
+		return err
+	}
 	if err := w.loadHeld(); err != nil {
 		return err
 	}

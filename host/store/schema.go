@@ -260,6 +260,22 @@ CREATE UNIQUE INDEX refused_id ON refused (id);
 ALTER TABLE total ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0;       -- rows in hidden
 ALTER TABLE total ADD COLUMN hidden_bytes INTEGER NOT NULL DEFAULT 0; -- of their json
 `, `
+-- The index rows of words: see fills.
+`, `
+-- What authors, repositories and kinds take: see package semantics. The fill counts what is stored.
+CREATE TABLE usage (
+	class  INTEGER NOT NULL, -- see host.UsageClass
+	key    BLOB    NOT NULL, -- see host.UsageKey
+	events INTEGER NOT NULL,
+	bytes  INTEGER NOT NULL, -- of their json
+	git    INTEGER NOT NULL, -- bytes of git data
+	PRIMARY KEY (class, key)
+) WITHOUT ROWID;
+CREATE TABLE usage_point (
+	one INTEGER PRIMARY KEY CHECK (one = 1),
+	seq INTEGER NOT NULL -- table usage has the events up to this
+);
+`, `
 -- Who may receive an event (host.Audience), NULL: everybody. The index rows of withheld events
 -- have a kind that is higher by 65536: see withheldKinds.
 ALTER TABLE event ADD COLUMN audience BLOB;

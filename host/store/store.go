@@ -41,8 +41,9 @@ type Store struct {
 
 	eventCache   *textcache.Cache
 	total        atomic.Pointer[Total] // as of the last commit; never nil
-	expiry       atomic.Int64          // earliest in table expiry, noExpiry if it is empty
-	removedTotal atomic.Int64          // events removed since Open
+	usage        pendingUsage
+	expiry       atomic.Int64 // earliest in table expiry, noExpiry if it is empty
+	removedTotal atomic.Int64 // events removed since Open
 
 	heldLimits HeldLimits
 	heldDue    atomic.Int64 // when something in purgatory is due, noExpiry if never
@@ -67,6 +68,8 @@ type writer struct {
 
 	known   semantics.Known   // what Put and Hold reuse for each event
 	version semantics.Version // that it refers to
+
+	usage usageOfTx // what the open transaction changes of the usage
 
 	merge     mergePoint // as in the open transaction
 	mergeDebt int        // what is to be merged of it

@@ -27,7 +27,7 @@ func (engine) New(t testing.TB) string { return t.TempDir() }
 func (engine) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {
 	opts := Options{Readers: 2, Held: o.Held}
 	if o.Small {
-		opts.tune = &tuning{probes: [2]int{2, 4}, collectFull: 1, wholeKey: 2, wholeKeyFull: 1, minChunk: 1, maxChunk: 3, fullChunk: 2, mergeFrom: 5}
+		opts.tune = &tuning{probes: [2]int{2, 4}, collectFull: 1, wholeKey: 2, wholeKeyFull: 1, minChunk: 1, maxChunk: 3, fullChunk: 2, mergeFrom: 5, usageFrom: 7}
 	}
 	return suite(Open(ctx, name, opts))
 }

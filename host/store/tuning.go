@@ -27,6 +27,9 @@ type tuning struct {
 	mergeFrom  int
 	mergeBytes int64
 
+	// usageFrom is how many events are counted in memory before table usage counts them.
+	usageFrom int64
+
 	// Pages of the log, 4 KiB each. From startWAL on, a goroutine copies it next to the
 	// writer while more than finishWAL are left, which is a large commit or two.
 	// Once it is longer than maxWAL the writer waits for readers that need it.
@@ -62,6 +65,7 @@ var defaultTuning = tuning{
 	fullChunk:    128,
 	mergeFrom:    16_384,
 	mergeBytes:   32 << 20,
+	usageFrom:    8192,
 	startWAL:     8_000,
 	finishWAL:    4_000,
 	maxWAL:       64_000,

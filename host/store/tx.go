@@ -88,6 +88,7 @@ func (tx *Tx) ready() error {
 
 func (tx *Tx) close() {
 	tx.w.pending = tx.w.pending[:0]
+	tx.w.usage.clear(tx.s.usage.point)
 	tx.done = true
 	tx.s.writing.Unlock()
 }

@@ -112,6 +112,7 @@ func (tx *Tx) Commit() error {
 // record makes what is kept in memory that of the commit.
 func (tx *Tx) record(due nextDue) {
 	tx.s.total.Store(&tx.total)
+	tx.s.usage.record(&tx.w.usage)
 	tx.s.forgetMerged(tx.w.merge.indexed)
 	tx.s.expiry.Store(due.expiry)
 	tx.s.heldDue.Store(due.held)
@@ -129,6 +130,9 @@ func (tx *Tx) seal() (due nextDue, err error) {
 		return due, err
 	}
 	if err := tx.mergeRows(); err != nil {
+		return due, err
+	}
+	if err := tx.writeUsage(); err != nil {
 		return due, err
 	}
 	if tx.work > 0 {

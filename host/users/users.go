@@ -107,6 +107,13 @@ func (s *Set) Knows(author host.PubKey, addr netip.Addr) bool {
 	return s.knows(author) || s.knowsNetwork(addr)
 }
 
+// KnowsKey reports whether a key is known. The caller has had it proven.
+func (s *Set) KnowsKey(key host.PubKey) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.knows(key)
+}
+
 // knows reports whether a key is known. REQUIRES: mu.
 func (s *Set) knows(key host.PubKey) bool {
 	if _, ok := s.named[key]; ok {

@@ -26,6 +26,7 @@ type cache struct {
 type kept struct {
 	key     string
 	made    time.Time
+	kind    string // the content type, "" for HTML
 	body    []byte
 	etag    string
 	sources *sources

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/gitread"
+	"talon/host/gitrepo"
 	"talon/internal/testkit"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -38,6 +40,7 @@ type world struct {
 type repoOnDisk struct {
 	refs []grasp.Ref
 	head string
+	git  *gitrepo.Repo // nil in tests of other pages
 }
 
 func newWorld(t *testing.T, change ...func(*Config)) *world {
@@ -50,7 +53,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	for _, c := range change {
 		c(&cfg)
 	}
-	h, err := New(cfg, Deps{Facts: w, Git: w})
+	h, err := New(cfg, Deps{Facts: w, Git: w, Code: gitread.New(testScheduler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +86,7 @@ func (w *world) match(ctx context.Context, events []*host.Event, f host.Filter) 
 	if f.Limit < 0 || f.Limit > 100 {
 		w.t.Errorf("a query without a small limit: %+v", f)
 	}
-	if f.Kinds == nil && (len(f.Tags) == 0 || f.Tags[0].Name != host.AddressOf) {
+	if f.Kinds == nil && (len(f.Tags) == 0 || f.Tags[0].Name > host.MaintainerOf) {
 		w.t.Errorf("a query without kinds or addresses: %+v", f)
 	}
 	w.queries++
@@ -110,6 +113,19 @@ func (w *world) Here(_ context.Context, a host.Address) (bool, error) {
 	_, here := w.repos[a]
 	return here, w.err
 }
+
+func (w *world) Repository(_ context.Context, a host.Address) (*gitrepo.Repo, error) {
+	return w.repos[a].git, w.err
+}
+
+// testScheduler starts no git until a test asks for it.
+var testScheduler = func() *gitrepo.Scheduler {
+	s, err := gitrepo.NewScheduler(gitrepo.DefaultScheduleOptions)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}()
 
 func (w *world) Refs(_ context.Context, a host.Address) ([]grasp.Ref, string, bool, error) {
 	r, here := w.repos[a]
@@ -146,7 +162,7 @@ func announce(who, identifier string, tags ...host.Tag) *host.Event {
 // host makes a repository for an announcement.
 func (w *world) host(e *host.Event, refs ...grasp.Ref) {
 	a, _ := e.Address()
-	w.repos[a] = repoOnDisk{refs, "refs/heads/main"}
+	w.repos[a] = repoOnDisk{refs: refs, head: "refs/heads/main"}
 }
 
 func repoOf(who, identifier string) grasp.Repo {
@@ -189,6 +205,18 @@ func (w *world) request(method, path string, change ...func(*http.Request)) *doc
 		d.parse(w.t)
 	}
 	return d
+}
+
+// raw is get for an answer that is no page.
+func (w *world) raw(path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	w.t.Helper()
+	r := request(path)
+	for _, c := range change {
+		c(r)
+	}
+	got := httptest.NewRecorder()
+	w.ServeHTTP(got, r)
+	return got
 }
 
 // parse reads a page. Pages are written so that an XML parser that knows HTML's void elements

@@ -32,19 +32,28 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"talon/host"
 	"talon/host/bound"
+	"talon/host/gitread"
+	"talon/host/gitrepo"
+	"talon/host/web/code"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 const (
 	// maxBuilds bounds how many pages are made concurrently, and maxWaiting how many wait.
 	maxBuilds  = 4
 	maxWaiting = 1024
+
+	// maxCodeWaiting is how many requests for pages of code wait.
+	maxCodeWaiting = 256
 
 	// pageTime bounds how long one takes, its wait for a turn included.
 	pageTime = 10 * time.Second
@@ -58,6 +67,9 @@ type Handler struct {
 	git       Repositories
 	templates *template.Template
 	queue     *bound.Queue
+	code      *bound.Queue // for pages of code
+	middling  *bound.Queue // for those that may start a git
+	pages     *code.Pages
 	cache     *cache
 	changes   *changes
 }
@@ -76,12 +88,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	build := h.route(r)
+	at, isBelow := parseBelow(r.URL.EscapedPath())
+	isCode := build == nil && isBelow && code.KindOf(at.rest) != code.KindNone
 	switch {
-	case build == nil:
+	case build == nil && !isCode:
 		h.answer(w, r, http.StatusNotFound, "message", notFound)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD, OPTIONS")
 		h.answer(w, r, http.StatusMethodNotAllowed, "message", notAllowed)
+	case isCode:
+		h.serveCode(w, r, at)
 	default:
 		h.serve(w, r)
 	}
@@ -90,17 +106,34 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // route returns the page of a path, nil if it has none.
 func (h *Handler) route(r *http.Request) page {
 	path := r.URL.EscapedPath()
-	if path == "/" {
+	switch path {
+	case "/":
 		return h.index
+	case "/search":
+		return h.search
+	case "/robots.txt":
+		return h.robots
+	case "/sitemap.xml":
+		return h.sitemap
 	}
-	p, ok := parsePath(path)
-	switch {
-	case !ok || p.PRs && !h.cfg.PRs:
+	if p, ok := parsePath(path); ok {
+		switch {
+		case !p.PRs:
+			return h.repository(p.Repo)
+		case h.cfg.PRs:
+			return h.prs(p.Repo)
+		}
 		return nil
-	case p.PRs:
-		return h.prs(p.Repo)
 	}
-	return h.repository(p.Repo)
+	if name := strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"); strings.HasPrefix(name, "npub1") {
+		if key, err := nip19.DecodeNpub(name); err == nil {
+			return h.owner(key)
+		}
+	}
+	if at, ok := parseBelow(path); ok {
+		return h.conversations(at.repo, at.rest)
+	}
+	return nil
 }
 
 // parsePath takes apart the path of a repository's page: that of the repository,
@@ -115,12 +148,9 @@ func parsePath(escaped string) (grasp.Path, bool) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	key := h.scheme(r) + " " + r.URL.EscapedPath()
-	if until := r.URL.Query().Get("until"); until != "" {
-		key += "?until=" + until
-	}
+	key := h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
 	if p := h.kept(r.Context(), key); p != nil {
-		h.send(w, r, http.StatusOK, p.body, p.etag)
+		h.sendAs(w, r, http.StatusOK, p.kind, p.body, p.etag)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
@@ -130,7 +160,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		defer h.queue.Release()
 		// Others who waited for the same page may have made it.
 		if p := h.kept(ctx, key); p != nil {
-			h.send(w, r, http.StatusOK, p.body, p.etag)
+			h.sendAs(w, r, http.StatusOK, p.kind, p.body, p.etag)
 			return
 		}
 		err = h.build(ctx, w, r, key)
@@ -170,17 +200,25 @@ func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	body, ok := h.render(w, r, template, content)
-	if !ok {
+	if to, ok := content.(redirect); ok {
+		w.Header().Set("Location", string(to))
+		h.send(w, r, status, nil, "")
+		return nil
+	}
+	var body []byte
+	d, ok := content.(document)
+	if ok {
+		body = d.Body
+	} else if body, ok = h.render(w, r, template, content); !ok {
 		return nil
 	}
 	etag := ""
 	if status == http.StatusOK {
 		sum := sha256.Sum256(body)
 		etag = `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
-		h.cache.put(&kept{key: key, made: made, body: body, etag: etag, sources: sources})
+		h.cache.put(&kept{key: key, made: made, kind: d.Type, body: body, etag: etag, sources: sources})
 	}
-	h.send(w, r, status, body, etag)
+	h.sendAs(w, r, status, d.Type, body, etag)
 	return nil
 }
 
@@ -216,10 +254,15 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, template string
 	return body.Bytes(), true
 }
 
-// send sends a page, or 304 if the browser has it already.
+// send is sendAs for HTML.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, body []byte, etag string) {
+	h.sendAs(w, r, status, "", body, etag)
+}
+
+// sendAs sends a page of a content type, by default HTML, or 304 if the browser has it already.
+func (h *Handler) sendAs(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte, etag string) {
 	to := w.Header()
-	to.Set("Content-Type", "text/html; charset=utf-8")
+	to.Set("Content-Type", cmp.Or(kind, "text/html; charset=utf-8"))
 	if status >= http.StatusInternalServerError {
 		to.Set("Cache-Control", "no-store")
 	} else {
@@ -320,6 +363,9 @@ type Repositories interface {
 	// Here reports whether the repository is here. It is asked often, and is cheap.
 	Here(ctx context.Context, repo host.Address) (bool, error)
 
+	// Repository returns a repository whose announcement is served, nil if it is not here.
+	Repository(ctx context.Context, repo host.Address) (*gitrepo.Repo, error)
+
 	// Refs returns the refs of a repository by name, and the ref that HEAD names,
 	// which need not exist. It reports false if the repository is not here.
 	Refs(ctx context.Context, repo host.Address) (refs []grasp.Ref, head string, here bool, err error)
@@ -329,6 +375,7 @@ type Repositories interface {
 type Deps struct {
 	Facts host.RepoFacts
 	Git   Repositories
+	Code  *gitread.Reader // of what is in repositories
 }
 
 // Config has the data of the service for the pages.
@@ -380,10 +427,10 @@ func (c *Config) setDefaults() {
 	}
 }
 
-var errDeps = errors.New("pages need Facts and Git")
+var errDeps = errors.New("pages need Facts, Git and Code")
 
 func (d *Deps) check() error {
-	if d.Facts == nil || d.Git == nil {
+	if d.Facts == nil || d.Git == nil || d.Code == nil {
 		return errDeps
 	}
 	return nil
@@ -405,14 +452,42 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 		read:      reader{deps.Facts},
 		git:       deps.Git,
 		templates: parseTemplates(),
+		pages:     code.New(code.Config{Reader: deps.Code, Log: cfg.Log, Now: cfg.Now, Local: localRepository(service)}),
 		cache:     newCache(),
 		changes:   newChanges(cfg.Now),
 		queue: bound.NewQueue(bound.Spec{
 			Name: "pages that wait to be made", Unit: "requests", Total: maxWaiting,
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, maxBuilds),
+		code: bound.NewQueue(bound.Spec{
+			Name: "pages of code that wait to be made", Unit: "requests", Total: maxCodeWaiting,
+			Yields: "nobody; networks take turns, and the next request gets status 503",
+		}, max(2, runtime.NumCPU()/2)),
+		middling: bound.NewQueue(bound.Spec{
+			Name: "pages of code that wait for git", Unit: "requests", Total: maxCodeWaiting,
+			Yields: "nobody; networks take turns, and the next request gets status 503",
+		}, max(2, runtime.NumCPU()/2)),
 	}, nil
 }
 
+// localRepository returns a function that returns the path of the page of a repository that the service
+// has at a clone URL.
+func localRepository(service grasp.Service) func(cloneURL string) (path string, ok bool) {
+	return func(cloneURL string) (string, bool) {
+		if !service.ServesGit(cloneURL) {
+			return "", false
+		}
+		u, err := url.Parse(cloneURL)
+		if err != nil {
+			return "", false
+		}
+		npub, segment, _ := strings.Cut(strings.Trim(u.EscapedPath(), "/"), "/")
+		repo, ok := parseRepo(npub, segment)
+		return basePath(repo), ok
+	}
+}
+
 // Bounds returns the limits that all clients share, for the table of bounds.
-func (h *Handler) Bounds() []bound.Spec { return []bound.Spec{h.queue.Spec()} }
+func (h *Handler) Bounds() []bound.Spec {
+	return append([]bound.Spec{h.queue.Spec(), h.code.Spec(), h.middling.Spec()}, h.pages.Bounds()...)
+}

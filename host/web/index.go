@@ -5,16 +5,10 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"talon/host"
 	"talon/sdk/grasp"
-)
-
-const (
-	maxListed  = 20  // repositories on a page
-	maxScanned = 200 // announcements that are looked at for them
 )
 
 // index is what the first page shows.
@@ -34,15 +28,6 @@ type index struct {
 	List        []listed
 	Later       bool   // this is not the first page of the list
 	Next        string // the query of the next one, "" if there is none
-}
-
-// listed is a repository in a list.
-type listed struct {
-	Path    template.URL
-	Name    string
-	Summary string
-	Owner   person
-	At      moment
 }
 
 func (h *Handler) index(ctx context.Context, r *http.Request) (int, string, any, error) {
@@ -80,73 +65,11 @@ func (h *Handler) index(ctx context.Context, r *http.Request) (int, string, any,
 	l.Hosts = len(l.Grasps) > 0 || len(about) == 0
 	slices.Sort(l.NIPs)
 	l.NIPs = slices.Compact(l.NIPs)
-	var until *int64
-	if text := r.URL.Query().Get("until"); text != "" {
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
-			until, l.Later = &n, true
-		}
-	}
+	until := queryOf(r).Until
+	l.Later = until != nil
 	var err error
-	l.List, l.Next, err = h.newest(ctx, until)
+	l.List, l.Next, err = h.recent(ctx, nil, until)
 	return http.StatusOK, "landing", &l, err
-}
-
-// newest lists the repositories that are here, from a time on, the newest announcement first. It
-// also returns the query of the next page.
-func (h *Handler) newest(ctx context.Context, until *int64) (list []listed, next string, err error) {
-	var keys []host.PubKey
-	var failed error
-	last := int64(0)
-	f := host.Filter{Kinds: []host.Kind{grasp.KindAnnouncement}, Until: until}
-	more, err := h.read.each(ctx, f, maxScanned, func(e *host.Event) bool {
-		last = e.CreatedAt
-		if len(list) == maxListed {
-			return false
-		}
-		a, err := e.Announcement()
-		if err != nil {
-			return true
-		}
-		here, err := h.git.Here(ctx, address(a.Repo()))
-		if err != nil {
-			failed = err
-			return false
-		}
-		if !here {
-			return true // a maintainer's announcement, which has no repository of its own
-		}
-		keys = append(keys, e.PubKey)
-		list = append(list, listed{
-			Path:    template.URL(a.Repo().Path()),
-			Name:    strings.Clone(orElse(line(a.Name, maxName), identifier(a.Identifier))),
-			Summary: strings.Clone(line(a.Description, maxSummary)),
-			At:      at(a.CreatedAt),
-		})
-		return true
-	})
-	if err == nil {
-		err = failed
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	people, err := h.read.profiles(ctx, keys)
-	if err != nil {
-		return nil, "", err
-	}
-	for i, key := range keys {
-		list[i].Owner = people[key]
-	}
-	if more {
-		// A page that does not get past its first second would lead to itself.
-		if until != nil && last >= *until {
-			last = *until - 1
-		}
-		if last >= 0 {
-			next = "?until=" + strconv.FormatInt(last, 10)
-		}
-	}
-	return list, next, nil
 }
 
 func address(r grasp.Repo) host.Address {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -9,6 +10,9 @@ import (
 	"strings"
 
 	"talon/host"
+	"talon/host/bound"
+	"talon/host/gitread"
+	"talon/host/web/code"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -22,6 +26,8 @@ const (
 type repoURL struct {
 	Npub       string
 	Short      string
+	Owner      template.URL // of the owner's page
+	Base       string       // the path of this page, below which the others are
 	Identifier string
 	Canonical  template.URL
 	Clone      string // its URL here
@@ -37,6 +43,8 @@ func (p serviceURLs) of(r grasp.Repo) repoURL {
 	npub := npubOf(r)
 	at := repoURL{
 		Npub:       npub,
+		Owner:      template.URL("/" + npub),
+		Base:       basePath(r),
 		Short:      shortKey(npub),
 		Identifier: identifier(r.Identifier),
 		Canonical:  template.URL(p.git(r.Path())),
@@ -62,11 +70,24 @@ type repository struct {
 	Elsewhere   []string // clone URLs of other servers, as text
 	At          moment   // of the announcement
 	State       *moment  // of the newest state; nil if there is none
+	Signer      person   // of that state
+	Topics      []string
+	Relays      []string       // other relays, as text
+	Code        *code.Overview // nil if there is no commit on the default branch
+	Preview     *preview
+	Feeds       []feedLink
+	Counts      []list // of all conversations, also those of which there are none
 	Maintainers []person
 	Others      int     // maintainers that are not named
 	Hunt        *hunted // nil if nothing is looked for
 	Refs        []refList
 	Threads     []list
+}
+
+// preview is what other sites show of a link to a page (OpenGraph).
+type preview struct {
+	Title, Summary string
+	URL            template.URL
 }
 
 // hunted is what a page shows of a search for git data.
@@ -120,12 +141,15 @@ func (h *Handler) repository(repo grasp.Repo) page {
 		if !here {
 			return http.StatusNotFound, "elsewhere", v, nil
 		}
-		for _, l := range [...]refList{branches(refs, head), tags(refs)} {
+		for _, l := range [...]refList{branches(refs, head, at.Base), tags(refs, at.Base)} {
 			if l.Count > 0 {
 				v.Refs = append(v.Refs, l)
 			}
 		}
-		return http.StatusOK, "repository", v, h.read.loadRepository(ctx, v, repo, a.maintainers)
+		if err := h.read.loadRepository(ctx, v, repo, a.maintainers); err != nil {
+			return 0, "", nil, err
+		}
+		return http.StatusOK, "repository", v, h.overview(ctx, r, v, repo, a.stored.Name)
 	}
 }
 
@@ -146,10 +170,17 @@ func (h *Handler) announcedAs(a *announced, at repoURL) *repository {
 		Description: lines(a.stored.Description, maxText),
 		Archived:    !a.stored.ListsService(h.service),
 		At:          momentOf(a.stored.Stamp),
+		Feeds:       feedsOf(at.Base),
 	}
+	v.Preview = &preview{v.Name, line(a.stored.Description, maxSummary), at.Canonical}
 	for _, url := range a.stored.Web[:min(len(a.stored.Web), maxLinks)] {
 		if l := linkTo(url); l.Text != "" {
 			v.Links = append(v.Links, l)
+		}
+	}
+	for _, url := range a.stored.Relays {
+		if text := line(url, maxShown); text != "" && !h.service.IsRelay(url) && len(v.Relays) < maxLinks {
+			v.Relays = append(v.Relays, text)
 		}
 	}
 	for _, url := range a.stored.Clone {
@@ -171,45 +202,92 @@ func (r reader) loadRepository(ctx context.Context, v *repository, repo grasp.Re
 	if err != nil {
 		return err
 	}
-	if state != nil {
-		m := momentOf(*state)
-		v.State = &m
+	if v.Topics, err = r.topics(ctx, repo); err != nil {
+		return err
 	}
 	tag := repoTag(repo.Identifier, maintainers)
-	kinds := [...]struct {
-		title string
-		kind  host.Kind
-		threads
-	}{
-		{title: "Issues", kind: grasp.KindIssue},
-		{title: "Pull requests", kind: grasp.KindPullRequest},
-		{title: "Patches", kind: grasp.KindPatch},
-	}
+	kinds := make([]threads, len(sections))
 	var shown []*root
 	for i := range kinds {
-		if kinds[i].threads, err = r.threads(ctx, kinds[i].kind, tag, maintainers); err != nil {
+		f := host.Filter{Kinds: []host.Kind{sections[i].kind}, Tags: []host.TagFilter{tag}}
+		if kinds[i], err = r.threads(ctx, f, maintainers); err != nil {
 			return err
 		}
 		shown = append(shown, kinds[i].shown()...)
+	}
+	if err := r.labels(ctx, shown, maintainers); err != nil {
+		return err
 	}
 	if err := r.comments(ctx, shown); err != nil {
 		return err
 	}
 	named := maintainers[:min(len(maintainers), maxPersons)]
 	v.Others = len(maintainers) - len(named)
-	people, err := r.profiles(ctx, slices.Concat(host.PubKeys(named), authorsOf(shown)))
+	keys := slices.Concat(host.PubKeys(named), authorsOf(shown))
+	if state != nil {
+		keys = append(keys, host.PubKey(state.PubKey))
+	}
+	people, err := r.profiles(ctx, keys)
 	if err != nil {
 		return err
+	}
+	if state != nil {
+		m := momentOf(*state)
+		v.State, v.Signer = &m, people[host.PubKey(state.PubKey)]
 	}
 	for _, key := range named {
 		v.Maintainers = append(v.Maintainers, people[key])
 	}
 	for i := range kinds {
+		v.Counts = append(v.Counts, kinds[i].list(sections[i], v.Base, nil))
 		if len(kinds[i].roots) > 0 {
-			v.Threads = append(v.Threads, kinds[i].list(kinds[i].title, people, v.Relay))
+			v.Threads = append(v.Threads, kinds[i].list(sections[i], v.Base, people))
 		}
 	}
 	return nil
+}
+
+// topics returns the topics of a repository that is announced.
+func (r reader) topics(ctx context.Context, repo grasp.Repo) (topics []string, err error) {
+	f := host.Filter{
+		Kinds: []host.Kind{grasp.KindAnnouncement}, Authors: []host.PubKey{host.PubKey(repo.PubKey)},
+		Tags: []host.TagFilter{{Name: 'd', Values: []string{repo.Identifier}}},
+	}
+	_, err = r.each(ctx, f, 1, func(e *host.Event) bool {
+		for _, tag := range e.Tags {
+			if len(tag) < 2 || tag[0] != "t" || len(topics) == maxLabels || tag[1] == "personal-fork" {
+				continue
+			}
+			if topic := line(tag[1], maxLabel); hasLook(topic) && !slices.Contains(topics, topic) {
+				topics = append(topics, strings.Clone(topic))
+			}
+		}
+		return false
+	})
+	return topics, err
+}
+
+// overview adds what is on the default branch. A page without that is better than none, if too many
+// others are being served or the repository is too large for a page.
+func (h *Handler) overview(ctx context.Context, r *http.Request, v *repository, repo grasp.Repo, about string) error {
+	git, err := h.git.Repository(ctx, address(repo))
+	if err != nil || git == nil {
+		return err
+	}
+	t, err := h.texts(ctx, nil)
+	if err != nil {
+		return err
+	}
+	o := t.options(1)
+	v.Code, err = h.pages.Overview(ctx, &code.Request{
+		HTTP: r, Repo: git, By: bound.Holder{Addr: h.cfg.Client(r)}, Name: v.Name, Identifier: v.Identifier,
+		Base: v.Base, Clone: v.Clone, About: about, Href: o.Href, Mention: o.Mention,
+	})
+	if code.IsBusy(err) || errors.Is(err, gitread.ErrTooLarge) || errors.Is(err, gitread.ErrNotFound) {
+		h.cfg.Log.Debug("make a page without files", "path", r.URL.Path, "err", err)
+		return nil
+	}
+	return err
 }
 
 // prs returns the page of a path under /prs/. It is the same whether anything is
@@ -228,8 +306,9 @@ const maxRefs = 50
 
 // ref is a branch or a tag.
 type ref struct {
-	Name string // without refs/heads/ or refs/tags/
-	ID   string // short
+	Name string       // without refs/heads/ or refs/tags/
+	ID   string       // short
+	Path template.URL // of its tree
 	HEAD bool
 }
 
@@ -244,8 +323,8 @@ type refList struct {
 func (l refList) Hidden() int { return l.Count - len(l.List) }
 
 // branches returns the heads, the one that HEAD names first.
-func branches(refs []grasp.Ref, head string) refList {
-	l := pick("Branches", refs, "refs/heads/", func(a, b grasp.Ref) int {
+func branches(refs []grasp.Ref, head, base string) refList {
+	l := pick("Branches", base, refs, "refs/heads/", func(a, b grasp.Ref) int {
 		switch {
 		case a.Name == head:
 			return -1
@@ -261,11 +340,11 @@ func branches(refs []grasp.Ref, head string) refList {
 }
 
 // tags returns the tags, the highest version first.
-func tags(refs []grasp.Ref) refList {
-	return pick("Tags", refs, "refs/tags/", func(a, b grasp.Ref) int { return natural(b.Name, a.Name) })
+func tags(refs []grasp.Ref, base string) refList {
+	return pick("Tags", base, refs, "refs/tags/", func(a, b grasp.Ref) int { return natural(b.Name, a.Name) })
 }
 
-func pick(title string, refs []grasp.Ref, prefix string, compare func(a, b grasp.Ref) int) refList {
+func pick(title, base string, refs []grasp.Ref, prefix string, compare func(a, b grasp.Ref) int) refList {
 	var all []grasp.Ref
 	for _, r := range refs {
 		if strings.HasPrefix(r.Name, prefix) {
@@ -275,7 +354,11 @@ func pick(title string, refs []grasp.Ref, prefix string, compare func(a, b grasp
 	slices.SortFunc(all, compare)
 	l := refList{Title: title, Count: len(all)}
 	for _, r := range all[:min(len(all), maxRefs)] {
-		l.List = append(l.List, ref{Name: identifier(r.Name[len(prefix):]), ID: shortID(r.Object)})
+		path := base + "/tree"
+		for segment := range strings.SplitSeq(r.Name[len(prefix):], "/") {
+			path += "/" + url.PathEscape(segment)
+		}
+		l.List = append(l.List, ref{Name: identifier(r.Name[len(prefix):]), ID: shortID(r.Object), Path: template.URL(path)})
 	}
 	return l
 }

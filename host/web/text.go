@@ -10,18 +10,19 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"talon/host"
+	"talon/host/web/code"
+	"talon/host/web/text"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
 
 // Bounds of the text that a page shows, in characters.
 const (
-	maxName    = 80
+	maxName    = text.MaxName
 	maxTitle   = 140
 	maxSummary = 240
 	maxText    = 2000
@@ -31,87 +32,20 @@ const (
 // maxLink bounds what may become a link, in bytes.
 const maxLink = 2048
 
-// line returns a text of a stranger on one line, of at most the given number of
-// characters.
-func line(s string, limit int) string { return clean(s, limit, false) }
+// line returns a text of a stranger on one line, of at most the given number of characters.
+func line(s string, limit int) string { return text.Line(s, limit) }
 
 // lines is line for texts whose lines count.
-func lines(s string, limit int) string { return clean(s, limit, true) }
+func lines(s string, limit int) string { return text.Lines(s, limit) }
 
-// clean leaves out what changes how the text around it looks: control characters,
-// and those without a look of their own, which may turn the direction of a line, or
-// pile up.
-func clean(s string, maximum int, keepLines bool) string {
-	// Nothing is read that could not be shown: the longest character has four bytes, and
-	// most of what is left out are marks.
-	if limit := 16 * maximum; len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "")
-	}
-	var b strings.Builder
-	n, marks, blanks := 0, 0, 0
-	space := false
-	for _, r := range s {
-		switch {
-		case r == '\n' && keepLines:
-			if blanks++; blanks > 2 || b.Len() == 0 {
-				continue
-			}
-			space = false
-		case unicode.IsSpace(r):
-			space = b.Len() > 0 && blanks == 0
-			continue
-		case unicode.IsControl(r) || invisible(r):
-			continue
-		case unicode.Is(unicode.M, r):
-			if marks++; marks > 3 {
-				continue
-			}
-		default:
-			marks, blanks = 0, 0
-		}
-		if n >= maximum || space && n+1 >= maximum {
-			return strings.TrimRight(b.String(), " \n") + "…"
-		}
-		if space {
-			b.WriteByte(' ')
-			n++
-		}
-		space = false
-		b.WriteRune(r)
-		n++
-	}
-	return strings.TrimRight(b.String(), " \n")
-}
+func invisible(r rune) bool { return text.Invisible(r) }
 
-// invisible reports whether a character has no look of its own. Joiners and tags
-// make one emoji of several.
-func invisible(r rune) bool {
-	const zwnj, zwj = '\u200c', '\u200d'
-	if r == zwnj || r == zwj || r >= 0xe0020 && r <= 0xe007f {
-		return false
-	}
-	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0' || r == utf8.RuneError
-}
-
-// hasLook reports whether a person sees anything of a text.
-func hasLook(s string) bool {
-	return strings.ContainsFunc(s, unicode.IsGraphic) && strings.TrimSpace(s) != ""
-}
+func hasLook(s string) bool { return text.HasLook(s) }
 
 // identifier returns an identifier as a page shows it. The result is always visible.
-func identifier(s string) string {
-	if shown := line(s, maxName); hasLook(shown) && utf8.ValidString(s) {
-		return shown
-	}
-	return line(strconv.QuoteToASCII(s), maxName)
-}
+func identifier(s string) string { return text.Identifier(s) }
 
-func orElse(s, other string) string {
-	if hasLook(s) {
-		return s
-	}
-	return other
-}
+func orElse(s, other string) string { return text.OrElse(s, other) }
 
 // link is a URL that a stranger wrote.
 type link struct {
@@ -159,24 +93,11 @@ func isCode(s string) bool {
 }
 
 // moment is a time for the eye and for machines.
-type moment struct {
-	Text    string
-	Machine string // RFC 3339
-}
+type moment = text.Moment
 
-// at turns unix seconds into a moment. Anybody may sign any number, so it names a time outside
-// the calendar as impossible.
-func at(seconds int64) moment {
-	const year9999 = 253402300799
-	if seconds < 0 || seconds > year9999 {
-		return moment{Text: "at an impossible time"}
-	}
-	t := time.Unix(seconds, 0).UTC()
-	return moment{t.Format("2 Jan 2006, 15:04 UTC"), t.Format(time.RFC3339)}
-}
+func at(seconds int64) moment { return text.At(seconds) }
 
-// shortID is the start of an object name, enough for a person.
-func shortID(object string) string { return object[:min(len(object), 10)] }
+func shortID(object string) string { return text.ShortID(object) }
 
 // shortKey is an npub for the eye.
 func shortKey(npub string) string {
@@ -220,16 +141,20 @@ func npubOf(r grasp.Repo) string {
 var files embed.FS
 
 var (
-	style = template.CSS(mustRead("templates/style.css"))
+	style = template.CSS(mustRead("templates/style.css") + code.Style())
 
 	// policy lets a page have its own style sheet and its own icon, and nothing else.
-	policy = "default-src 'none'; style-src 'sha256-" + hash(string(style)) + "'; img-src data:; " +
-		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	policy = "default-src 'none'; style-src 'sha256-" + hash(string(style)) + "'; img-src 'self' data:; " +
+		"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+	// codePolicy also lets a page of code show media of its repository.
+	codePolicy = strings.Replace(policy, "img-src ", "media-src 'self'; img-src ", 1)
 )
 
 // parseTemplates parses the templates of all pages.
 func parseTemplates() *template.Template {
-	return template.Must(template.ParseFS(files, "templates/*.html")) // they are part of the program
+	all := template.Must(template.ParseFS(files, "templates/*.html")) // they are part of the program
+	return template.Must(all.ParseFS(code.Templates, "templates/*.html"))
 }
 
 // mustRead reads a file that is part of the program.
@@ -292,8 +217,8 @@ type person struct {
 
 func (p person) Short() string { return shortKey(p.Npub) }
 
-// Link returns a URL of the person in a git client for nostr.
-func (p person) Link() template.URL { return template.URL(client + p.Npub) }
+// Link returns the page of the person.
+func (p person) Link() template.URL { return template.URL("/" + p.Npub) }
 
 // maxNames bounds how many names are looked up for a page.
 const maxNames = 6 * chunk

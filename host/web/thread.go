@@ -3,12 +3,12 @@ package web
 import (
 	"context"
 	"html/template"
+	"net/url"
 	"slices"
 	"strings"
 
 	"talon/host"
 	"talon/sdk/grasp"
-	"talon/sdk/nip19"
 )
 
 const (
@@ -18,9 +18,11 @@ const (
 
 // root is an issue, a pull request or the first patch of a series.
 type root struct {
-	grasp.Event        // without tags
-	title       string // cleaned
-	status      int    // a kind
+	grasp.Event             // without tags
+	title       string      // cleaned
+	status      int         // a kind
+	subject     grasp.Stamp // of the event that set the title last; zero if none did
+	labels      []string
 	commit      string // the tip of a pull request
 	updated     grasp.Stamp
 	comments    int
@@ -31,18 +33,22 @@ type root struct {
 type threads struct {
 	roots []*root
 	more  bool
+	last  int64 // the second of the last event that was read
+	read  int   // events
 }
 
-// threads reads the roots of a kind that name the repository, and how they stand.
-func (r reader) threads(ctx context.Context, kind host.Kind, about host.TagFilter, maintainers []grasp.PubKey) (t threads, err error) {
-	f := host.Filter{Kinds: []host.Kind{kind}, Tags: []host.TagFilter{about}}
+// threads reads roots that match, and how they stand.
+func (r reader) threads(ctx context.Context, f host.Filter, maintainers []grasp.PubKey) (t threads, err error) {
 	t.more, err = r.each(ctx, f, maxRoots, func(e *host.Event) bool {
 		event := e.Grasp()
+		t.last = event.CreatedAt
+		t.read++
 		if _, later := event.Root(); later {
 			return true // a patch of a series, which its first one stands for
 		}
 		found := &root{Event: grasp.Event{Stamp: event.Stamp, Kind: event.Kind}, title: titleOf(e), updated: event.Stamp}
-		if kind == grasp.KindPullRequest {
+		found.addLabels(inlineLabels(e))
+		if e.Kind == grasp.KindPullRequest {
 			pr, err := grasp.ParsePullRequest(event)
 			if err != nil {
 				return true
@@ -52,7 +58,7 @@ func (r reader) threads(ctx context.Context, kind host.Kind, about host.TagFilte
 		t.roots = append(t.roots, found)
 		return true
 	})
-	if err == nil && kind == grasp.KindPullRequest {
+	if err == nil && slices.Contains(f.Kinds, grasp.KindPullRequest) {
 		err = r.updates(ctx, t.roots)
 	}
 	if err == nil {
@@ -146,6 +152,37 @@ func (r reader) statuses(ctx context.Context, roots []*root, maintainers []grasp
 	return err
 }
 
+// labels adds the labels and titles that somebody set who may.
+func (r reader) labels(ctx context.Context, roots []*root, maintainers []grasp.PubKey) error {
+	all := byID(roots)
+	return r.about(ctx, roots, 'e', host.PubKeys(maintainers), []host.Kind{kindLabel}, func(e *host.Event) {
+		titles, labels := labelsOf(e)
+		for _, tag := range e.Tags {
+			if len(tag) < 2 || tag[0] != "e" {
+				continue
+			}
+			id, _ := grasp.ParseID(tag[1])
+			root := all[id]
+			if root == nil || e.PubKey != host.PubKey(root.PubKey) && !slices.Contains(maintainers, grasp.PubKey(e.PubKey)) {
+				continue
+			}
+			root.addLabels(labels)
+			if stamp := e.Grasp().Stamp; len(titles) > 0 && stamp.Newer(&root.subject) {
+				root.subject, root.title = stamp, titles[0]
+			}
+		}
+	})
+}
+
+// addLabels adds labels that are not there yet.
+func (root *root) addLabels(labels []string) {
+	for _, label := range labels {
+		if label = line(label, maxLabel); hasLook(label) && !slices.Contains(root.labels, label) && len(root.labels) < maxLabels {
+			root.labels = append(root.labels, strings.Clone(label))
+		}
+	}
+}
+
 // comments counts the comments on roots. It stops at a number that they share.
 func (r reader) comments(ctx context.Context, roots []*root) error {
 	const maximum = 8 * chunk
@@ -210,12 +247,20 @@ type thread struct {
 	Updated  moment // of a pull request that was updated
 	Commit   string
 	Comments string // "" for none
-	Web      template.URL
+	Labels   []label
+	Path     template.URL // of its page
+}
+
+// label is a label of an issue, and the list of issues that have it.
+type label struct {
+	Name string
+	Path template.URL
 }
 
 // list is a kind of threads as a page shows them.
 type list struct {
-	Title  string
+	section
+	Path   template.URL // of the list of all
 	Open   []thread
 	Closed []thread
 
@@ -242,14 +287,14 @@ func (t *threads) shown() []*root {
 }
 
 // statusText names a status as people do.
-func statusText(root *root) string {
-	switch root.status {
+func statusText(status, kind int) string {
+	switch status {
 	case grasp.KindDraft:
 		return "draft"
 	case grasp.KindClosed:
 		return "closed"
 	case grasp.KindApplied:
-		switch root.Kind {
+		switch kind {
 		case grasp.KindIssue:
 			return "resolved"
 		case grasp.KindPatch:
@@ -261,34 +306,43 @@ func statusText(root *root) string {
 }
 
 // list makes threads ready for a page.
-func (t *threads) list(title string, profiles map[host.PubKey]person, relay string) list {
+func (t *threads) list(s section, base string, profiles map[host.PubKey]person) list {
 	open, closed := t.split()
 	l := list{
-		Title:       title,
+		section:     s,
+		Path:        template.URL(base + "/" + s.Name),
 		OpenCount:   number(len(open), t.more),
 		ClosedCount: number(len(closed), t.more),
 		Hidden:      t.more || len(open) > maxItems || len(closed) > maxItems,
 	}
 	show := func(roots []*root) (list []thread) {
 		for _, root := range roots[:min(len(roots), maxItems)] {
-			item := thread{
-				Title:  root.title,
-				Status: statusText(root),
-				Author: profiles[root.PubKey],
-				At:     at(root.CreatedAt),
-				Commit: shortID(root.commit),
-				Web:    template.URL(client + nip19.EncodeNevent(root.ID, root.PubKey, uint16(root.Kind), relay)),
-			}
-			if root.comments > 0 {
-				item.Comments = number(root.comments, root.more)
-			}
-			if root.updated.ID != root.ID {
-				item.Updated = at(root.updated.CreatedAt)
-			}
-			list = append(list, item)
+			list = append(list, root.thread(s, base, profiles))
 		}
 		return list
 	}
 	l.Open, l.Closed = show(open), show(closed)
 	return l
+}
+
+// thread makes a root ready for a page.
+func (root *root) thread(s section, base string, profiles map[host.PubKey]person) thread {
+	item := thread{
+		Title:  root.title,
+		Status: statusText(root.status, root.Kind),
+		Author: profiles[root.PubKey],
+		At:     at(root.CreatedAt),
+		Commit: shortID(root.commit),
+		Path:   template.URL(base + "/" + s.Name + "/" + host.ID(root.ID).String()),
+	}
+	for _, name := range root.labels {
+		item.Labels = append(item.Labels, label{name, template.URL(base + "/" + s.Name + "?state=all&label=" + url.QueryEscape(name))})
+	}
+	if root.comments > 0 {
+		item.Comments = number(root.comments, root.more)
+	}
+	if root.updated.ID != root.ID {
+		item.Updated = at(root.updated.CreatedAt)
+	}
+	return item
 }

@@ -13,6 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/bound"
+	"talon/host/gitread"
 	"talon/sdk/grasp"
 )
 
@@ -275,7 +276,7 @@ func TestNotFound(t *testing.T) {
 	w := newWorld(t)
 	w.host(w.publish(announce("owl", "nest")))
 	for _, path := range []string{
-		"/x", "//", "/favicon.ico", "/" + npub("owl"), "/" + npub("owl") + "/", "/" + npub("owl") + "/other", "/" + npub("crow") + "/nest",
+		"/x", "//", "/favicon.ico", "/" + npub("owl") + "/other", "/" + npub("crow") + "/nest",
 		"/" + npub("owl") + "/nest.git/info/refs", "/" + npub("owl") + "/nest/x", "/" + npub("owl") + "/.git", "/" + npub("owl") + "/%2e%2e",
 		"/" + npub("owl") + "/..%2fnest", "/" + npub("owl") + "/nest%00", "/" + strings.ToUpper(npub("owl")) + "/nest", "/npub1x/nest",
 		"/" + npub("owl") + "/nest//", "/" + npub("owl") + "/%ff", "/prs/", "/prs",
@@ -318,7 +319,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s: %s", path, csp)
 		}
 		for _, e := range d.elements {
-			if e.attr["style"] != "" || e.name == "script" || e.attr["src"] != "" || e.name == "link" && e.attr["rel"] != "icon" && e.attr["rel"] != "canonical" {
+			if e.attr["style"] != "" || e.name == "script" || e.attr["src"] != "" || e.name == "link" && e.attr["rel"] != "icon" && e.attr["rel"] != "canonical" && e.attr["rel"] != "alternate" {
 				t.Errorf("%s: the page loads or does something: %v", path, e)
 			}
 		}
@@ -385,7 +386,7 @@ func TestQueue(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	w := newWorld(t)
-	if _, err := New(Config{Service: "https://x/"}, Deps{Facts: w, Git: w}); err == nil || !strings.Contains(err.Error(), "https://x/") {
+	if _, err := New(Config{Service: "https://x/"}, Deps{Facts: w, Git: w, Code: gitread.New(testScheduler)}); err == nil || !strings.Contains(err.Error(), "https://x/") {
 		t.Errorf("a service that is a URL: %v", err)
 	}
 	if _, err := New(Config{Service: "x"}, Deps{Facts: w}); err != errDeps {

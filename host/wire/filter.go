@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 
 	"talon/host"
 )
@@ -58,6 +59,7 @@ type filterReader struct {
 	filter    *host.Filter
 	remaining int // values that the filter may still hold
 	max       int
+	searches  bool // a search has been read
 }
 
 func (r *filterReader) element(name string) (err error) {
@@ -82,6 +84,10 @@ func (r *filterReader) element(name string) (err error) {
 	case "limit":
 		twice = f.Limit >= 0
 		f.Limit, err = r.limit()
+	case "search":
+		twice = r.searches
+		r.searches = true
+		err = r.search()
 	default:
 		if len(name) != 2 || name[0] != '#' || !letter(name[1]) {
 			return &Error{Reason: "unsupported: filter contains the unknown element " + strconv.Quote(excerpt(name))}
@@ -157,6 +163,26 @@ func (r *filterReader) strings(name string) ([]string, error) {
 		return err
 	})
 	return list, err
+}
+
+// search reads the text of a search (NIP-50).
+func (r *filterReader) search() error {
+	if r.space() != '"' {
+		return invalid("search must be a string")
+	}
+	text, err := r.str()
+	if err != nil {
+		return err
+	}
+	words, err := host.Search(text)
+	if err != nil {
+		return invalid("%v", err)
+	}
+	if r.remaining -= len(words); r.remaining < 0 {
+		return invalid("a filter may hold at most %d values", r.max)
+	}
+	r.filter.Tags = append(r.filter.Tags, words...)
+	return nil
 }
 
 // kinds reads the list of kinds. One above 65535 is no event's kind: it stands
@@ -245,9 +271,18 @@ func AppendFilter(b []byte, f *host.Filter) []byte {
 		name("kinds")
 		b = appendList(b, len(f.Kinds), func(b []byte, i int) []byte { return strconv.AppendUint(b, uint64(f.Kinds[i]), 10) })
 	}
+	var words []string
 	for _, t := range f.Tags {
+		if t.Name == host.WordOf {
+			words = append(words, t.Values...)
+			continue
+		}
 		name("#" + string(rune(t.Name)))
 		b = appendList(b, len(t.Values), func(b []byte, i int) []byte { return host.AppendString(b, t.Values[i]) })
+	}
+	if words != nil {
+		name("search")
+		b = host.AppendString(b, strings.Join(words, " "))
 	}
 	if f.Since != nil {
 		name("since")

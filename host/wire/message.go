@@ -19,6 +19,7 @@ package wire
 
 import (
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -129,6 +130,9 @@ func (s *scanner) body(m *Message, lim *Limits) error {
 		f, err := s.filter(lim)
 		if err != nil {
 			return err
+		}
+		if slices.ContainsFunc(f.Tags, func(t host.TagFilter) bool { return t.Name == host.WordOf }) {
+			return &Error{Reason: "unsupported: a search cannot be reconciled, use REQ"}
 		}
 		m.Filters = []host.Filter{f}
 		return s.neg(m)

@@ -1,13 +1,17 @@
 // Command rate is a policy of limits in time: how many events and queries a
 // client's address may send, how many events and bytes an author, and how many
-// connections an address may hold. Every limit is off until the operator sets it.
+// connections an address may hold. An address may send 60 git events a minute, and 500 at once
+// after a quiet time. Every other limit is off until the operator sets it.
 //
-// It stands early in the chain, so that it counts what others refuse, too. What is
+// It stands early in the chain, so that it counts what others refuse, too. An event
 // within the limits passes to the next policy: rate accepts nothing by itself.
 //
 // Events and queries are limited by token buckets. A bucket holds a burst, and
 // fills at the rate of the limit; an address that was quiet for a while may send a
 // burst. An IPv6 client is counted by its /64, since it owns all addresses of it.
+// Loopback is not counted: it is the host itself. A client that has proven a key of the
+// set "known" (known people, which the host keeps) has a bucket of its own instead of
+// its address's, so that nobody with the same address can use it up.
 // The bytes of an author are counted by the day (UTC), at about what each event
 // takes in the store.
 //
@@ -21,7 +25,7 @@
 // nobody is exempt. A limit for authors is no protection of authors: whoever sends
 // somebody's events uses up what that author may send.
 //
-// What is counted is kept by the host. It outlives a new version of the module and
+// The host keeps the counts. They outlive a new version of the module and
 // a restart of the relay. There is always room for the bucket of one more address.
 // The bytes of some 25,000 authors a day can be counted in the room that a plugin
 // has by default; those who come later that day have no quota. "state" in the
@@ -29,9 +33,11 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"talon/sdk/policy"
@@ -45,8 +51,10 @@ var _ = policy.Register(manifest, new(rate))
 
 func main() {}
 
-// trusted is the set whose members have no limits.
-const trusted = "trusted"
+const (
+	trusted = "trusted" // the set whose members have no limits
+	known   = "known"   // the set of known people, who have buckets of their own
+)
 
 type rate struct {
 	addressEvents  limit
@@ -93,16 +101,19 @@ func (r *rate) Admit(in policy.Input) policy.Verdict {
 	}
 	event := in.Event()
 	author := event.PubKey()
-	if in.SenderInSet(trusted) {
+	class := kinds.ClassOf(event.Kind())
+	if !r.limits(class) || in.SenderInSet(trusted) {
 		return policy.Pass()
 	}
-	class := kinds.ClassOf(event.Kind())
 	if ofClass := &r.addressClasses[class]; !r.addressEvents.off() || !ofClass.off() {
-		if network, ok := networkOf(in.Address()); ok {
-			if v, ok := r.addressEvents.consume(in.Facts, network[:]); !ok {
+		if who, ok := networkOf(in.Address()); ok {
+			if key, ok := in.ProvenInSet(known); ok {
+				who = keyHolder(key)
+			}
+			if v, ok := r.addressEvents.consume(in.Facts, who.name()); !ok {
 				return v
 			}
-			if v, ok := ofClass.consume(in.Facts, network[:]); !ok {
+			if v, ok := ofClass.consume(in.Facts, who.name()); !ok {
 				return v
 			}
 		}
@@ -119,6 +130,11 @@ func (r *rate) Admit(in policy.Input) policy.Verdict {
 	return policy.Pass()
 }
 
+// limits reports whether any limit is about events of a class.
+func (r *rate) limits(class kinds.Class) bool {
+	return !r.addressEvents.off() || !r.addressClasses[class].off() || !r.authorEvents.off() || !r.authorClasses[class].off() || !r.authorBytes.off()
+}
+
 // Query limits what clients ask for.
 func (r *rate) Query(in policy.QueryInput) policy.Verdict {
 	client := in.Client()
@@ -127,11 +143,14 @@ func (r *rate) Query(in policy.QueryInput) policy.Verdict {
 			return policy.Pass()
 		}
 	}
-	network, ok := networkOf(client.Address())
+	who, ok := networkOf(client.Address())
 	if !ok {
 		return policy.Pass()
 	}
-	v, _ := r.addressQueries.consume(in.Facts, network[:])
+	if key, ok := in.ProvenInSet(known); ok {
+		who = keyHolder(key)
+	}
+	v, _ := r.addressQueries.consume(in.Facts, who.name())
 	return v
 }
 
@@ -195,16 +214,46 @@ type limits [kinds.NumClasses]limit
 // readLimits reads the settings NAME_per_minute and NAME_burst, which name classes. A
 // refusal begins with "too many", the class and events, and goes on with whose.
 func readLimits(cfg policy.Config, name, rule, whose string) (list limits, err error) {
-	var perMinute, burst [kinds.NumClasses]int64
-	err = kinds.PerClass(cfg, name+"_per_minute", "events a minute", 6000, func(c kinds.Class, n int64) { perMinute[c] = n })
-	if err == nil {
-		err = kinds.PerClass(cfg, name+"_burst", "events", 1_000_000, func(c kinds.Class, n int64) { burst[c] = n })
+	var perMinute, burst, ofMinute [kinds.NumClasses]int64
+	key := name + "_per_minute"
+	for _, text := range cfg.Strings(key) {
+		class, n, atOnce, ok := parseLimit(text)
+		if !ok {
+			return list, policy.WrongValue(key, text, "class:number or class:number:burst, a class of "+kinds.Names+
+				", events a minute from 0 to 6000, and a burst from 0 to 1000000")
+		}
+		perMinute[class], ofMinute[class] = n, atOnce
 	}
+	err = kinds.PerClass(cfg, name+"_burst", "events", maxBurst, func(c kinds.Class, n int64) { burst[c] = n })
 	for i := range list {
 		class := kinds.Class(i).String()
-		list[i] = newLimit(perMinute[i], burst[i], rule+"-"+class, "too many "+class+" events "+whose)
+		list[i] = newLimit(perMinute[i], cmp.Or(burst[i], ofMinute[i]), rule+"-"+class, "too many "+class+" events "+whose)
 	}
 	return list, err
+}
+
+const (
+	maxPerMinute = 6000
+	maxBurst     = 1_000_000
+)
+
+// parseLimit parses class:number or class:number:burst. Without a burst, it is 0.
+func parseLimit(text string) (class kinds.Class, perMinute, burst int64, ok bool) {
+	parts := strings.Split(text, ":")
+	if len(parts) < 2 || len(parts) > 3 {
+		return 0, 0, 0, false
+	}
+	number := func(i int, limit int64) int64 {
+		n, err := strconv.ParseInt(strings.TrimSpace(parts[i]), 10, 64)
+		ok = ok && err == nil && 0 <= n && n <= limit
+		return n
+	}
+	class, ok = kinds.ParseClass(strings.TrimSpace(parts[0]))
+	perMinute = number(1, maxPerMinute)
+	if len(parts) == 3 {
+		burst = number(2, maxBurst)
+	}
+	return class, perMinute, burst, ok
 }
 
 // off reports whether there is no limit for any class.
@@ -233,31 +282,39 @@ func (l *limit) consume(facts policy.Facts, whom []byte) (policy.Verdict, bool) 
 	return l.refusals[min(max(seconds, 1), len(l.refusals)-1)], false
 }
 
-// network is what limits of addresses count by: an IPv4 address, or the first 64
-// bits of an IPv6 address, and which of the two it is.
-type network [9]byte
+// holder is what limits of addresses count by: a proven key of a known person, or else an IPv4
+// address or the first 64 bits of an IPv6 address.
+type holder struct {
+	bytes [32]byte
+	len   int // 9 for a network, whose first byte says which of the two it is
+}
 
-// networkOf returns the network of an IP address as text. It reports false where
-// there is none.
-func networkOf(address string) (network, bool) {
+// name returns the part of a bucket's key that says whose it is.
+func (h *holder) name() []byte { return h.bytes[:h.len] }
+
+func keyHolder(key policy.PubKey) holder { return holder{bytes: key, len: len(key)} }
+
+// networkOf returns the holder for an IP address as text. It reports false for no address, and for
+// loopback.
+func networkOf(address string) (h holder, ok bool) {
 	if address == "" { // an error would be allocated
-		return network{}, false
+		return holder{}, false
 	}
 	addr, err := netip.ParseAddr(address)
-	if err != nil {
-		return network{}, false
+	if err != nil || addr.Unmap().IsLoopback() {
+		return holder{}, false
 	}
-	var n network
+	h.len = 9
 	if addr = addr.Unmap(); addr.Is4() {
 		four := addr.As4()
-		n[0] = 4
-		copy(n[1:], four[:])
+		h.bytes[0] = 4
+		copy(h.bytes[1:], four[:])
 	} else {
 		sixteen := addr.As16()
-		n[0] = 6
-		copy(n[1:], sixteen[:8])
+		h.bytes[0] = 6
+		copy(h.bytes[1:9], sixteen[:8])
 	}
-	return n, true
+	return h, true
 }
 
 const day = 24 * 60 * 60

@@ -104,7 +104,7 @@ func TestLimitsOfOneClassAreNotIdle(t *testing.T) {
 		if v := h.Admit(policytest.Event{Kind: 1617}); v.Action != policy.ActionReject {
 			t.Errorf("%s: %+v", key, v)
 		}
-		for _, wrong := range []string{"git", "note:1", "git:6001", "git:-1"} {
+		for _, wrong := range []string{"git", "note:1", "git:6001", "git:-1", "git:1:", "git:1:1000001", "git:1:2:3"} {
 			if _, err := policytest.Configure(t, manifest, new(rate), map[string]any{key: []any{wrong}}); err == nil || !strings.Contains(err.Error(), "config "+key+` has "`+wrong+`": want class:number`) {
 				t.Errorf("%s: %v", wrong, err)
 			}
@@ -172,4 +172,64 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 	if v := h.Admit(policytest.Event{PubKey: policy.PubKey{1}, Content: "hello"}); v.Rule != "address-events" {
 		t.Errorf("%+v, want a refusal", v)
 	}
+}
+
+// TestDefaults has every limit off, but for git events of an address.
+func TestDefaults(t *testing.T) {
+	h := policytest.New(t, manifest, new(rate), nil)
+	const refusal = "rate-limited: too many git events from your address, try again in 1 second"
+	from := func(address string, kind int, reason string) {
+		t.Helper()
+		h.Address = address
+		want(t, h.Admit(policytest.Event{PubKey: policy.PubKey{1}, Kind: kind}), reason)
+	}
+	for i := range 500 {
+		from("192.0.2.1", []int{30617, 30618, 1617, 1621, 1632}[i%5], "")
+	}
+	from("192.0.2.1", 30617, refusal)
+	from("192.0.2.1", 1111, "") // a comment, on whatever it may be
+	from("192.0.2.1", 1, "")
+	from("192.0.2.2", 30617, "")
+	for range 600 {
+		for _, address := range []string{"127.0.0.1", "::1", "::ffff:127.0.0.1", ""} {
+			from(address, 30617, "")
+		}
+	}
+	h.Now += 10
+	for range 10 {
+		from("192.0.2.1", 1618, "")
+	}
+	from("192.0.2.1", 1618, refusal)
+}
+
+// TestKnownPeople has somebody use up what an address may send. A client with that address and a
+// proven key of a known person has a bucket of its own. A signature alone does not open it: an
+// event may be sent once more by anybody.
+func TestKnownPeople(t *testing.T) {
+	h := policytest.New(t, manifest, new(rate), map[string]any{"per_address_queries_per_minute": 1})
+	alice, bob := policy.PubKey{7}, policy.PubKey{8}
+	h.Sets = map[string][]string{"known": {alice.String(), bob.String()}}
+	h.Address = "192.0.2.1"
+	const refusal = "rate-limited: too many git events from your address, try again in 1 second"
+	send := func(reason string) {
+		t.Helper()
+		want(t, h.Admit(policytest.Event{PubKey: alice, Kind: 30618}), reason)
+	}
+	for range 500 {
+		send("")
+	}
+	send(refusal)
+	h.Authed = []policy.PubKey{{1}}
+	send(refusal)
+	h.Authed = []policy.PubKey{{1}, alice}
+	for range 500 {
+		send("")
+	}
+	send(refusal)
+	h.Address = "192.0.2.99" // the key counts, wherever the client is
+	send(refusal)
+	h.Authed = []policy.PubKey{bob}
+	send("")
+	want(t, h.Query(policy.VerbReq, policy.Filter{}), "")
+	want(t, h.Query(policy.VerbReq, policy.Filter{}), "rate-limited: too many queries from your address, try again in 60 seconds")
 }

@@ -142,6 +142,24 @@ func DecodeNaddr(s string) (Naddr, error) {
 	return a, nil
 }
 
+var errNprofileShape = errors.New("not an nprofile")
+
+// DecodeNprofile decodes a bech32 nprofile: the key of somebody. Hints about relays are not
+// returned.
+func DecodeNprofile(s string) (key [32]byte, err error) {
+	data, err := decodeBech32(nil, "nprofile", s)
+	if err != nil {
+		return key, errNprofileShape
+	}
+	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
+		field, value := data[0], data[2:2+int(data[1])]
+		if data = data[2+len(value):]; field == fieldID && len(value) == len(key) {
+			return [32]byte(value), nil
+		}
+	}
+	return key, errNprofileShape
+}
+
 // decodeBech32 returns the bytes behind the prefix (BIP-173), in the memory of data if
 // they fit, without the limit of 90 characters. All letters have one case.
 func decodeBech32(data []byte, prefix, s string) ([]byte, error) {

@@ -60,6 +60,27 @@ func (in Input) SenderInSet(name string) bool {
 	return false
 }
 
+// ProvenInSet returns a key of a set that the client has proven (NIP-42), and whether there is
+// one.
+func (in Input) ProvenInSet(name string) (key PubKey, ok bool) {
+	return in.provenInSet(name, in.Keys())
+}
+
+// ProvenInSet returns a key of a set that the client has proven (NIP-42), and whether there is
+// one.
+func (in QueryInput) ProvenInSet(name string) (key PubKey, ok bool) {
+	return in.provenInSet(name, in.Client().Keys())
+}
+
+func (f Facts) provenInSet(name string, keys abi.BytesIter) (key PubKey, ok bool) {
+	for keys.Next() {
+		if yes, _ := f.PubKeyInSet(name, keys.Key()); yes {
+			return keys.Key(), true
+		}
+	}
+	return PubKey{}, false
+}
+
 // Verb is what a client does with filters.
 type Verb uint32
 

@@ -36,6 +36,7 @@ import (
 	"strings"
 	"time"
 
+	"talon/host/bundle"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
 	"talon/internal/smallfile"
@@ -51,11 +52,15 @@ type Source struct {
 	Sidecar  *sidecar.File // never nil
 }
 
-// Find reads a module: a .wasm file, or the folder of one, which it builds first. The
+// Find reads a module: a .wasm file, the folder of one, which it builds first, or the name of one
+// that is inside this program. The
 // output of the compiler goes to w. side names the side-car. If it is empty, Find takes the
 // one next to the module, if there is one.
 func Find(ctx context.Context, path, side string, w io.Writer) (*Source, error) {
 	info, err := os.Stat(path)
+	if _, bundled := bundle.Own().Find(path); bundled && errors.Is(err, fs.ErrNotExist) {
+		return openBundled(path, side)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look for a module: %w", err)
 	}
@@ -67,12 +72,26 @@ func Find(ctx context.Context, path, side string, w io.Writer) (*Source, error) 
 	return open(path, side)
 }
 
-func open(path, side string) (*Source, error) {
-	s := &Source{File: path}
-	var err error
-	if s.Wasm, err = readModule(path); err != nil {
+// openBundled opens a module that is inside this program.
+func openBundled(name, side string) (*Source, error) {
+	wasm, err := bundle.Own().Wasm(name)
+	if err != nil {
 		return nil, err
 	}
+	return newSource(name+".wasm", wasm, side)
+}
+
+func open(path, side string) (*Source, error) {
+	wasm, err := readModule(path)
+	if err != nil {
+		return nil, err
+	}
+	return newSource(path, wasm, side)
+}
+
+func newSource(path string, wasm []byte, side string) (*Source, error) {
+	s := &Source{File: path, Wasm: wasm}
+	var err error
 	sum := sha256.Sum256(s.Wasm)
 	s.SHA256 = hex.EncodeToString(sum[:])
 	if s.Manifest, err = guest.ReadManifest(s.Wasm); err != nil {

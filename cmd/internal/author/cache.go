@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"talon/host/bundle"
 	"talon/host/plugin/guest"
 )
 
@@ -61,6 +62,9 @@ func openCache() (*cache, error) {
 func Load(ctx context.Context, wasm []byte, o guest.Options) (m *guest.Module, err error) {
 	err = withCache(func(dir string) (err error) {
 		o.CacheDir = dir
+		if own := bundle.Own(); own != nil {
+			o.Prepared = own
+		}
 		m, err = guest.Load(ctx, wasm, o)
 		return err
 	})

@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ import (
 	"talon/host/maintainers"
 	"talon/host/wire"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 // Events reads the events of the database. *store.Store implements it.
@@ -57,6 +59,9 @@ type Config struct {
 	Announced string // folder of the repositories of announcements
 	PRs       string // folder of those under /prs/ (GRASP-06)
 	Events    Events
+
+	// Service is where the server is reached: an announcement that lists it has a repository.
+	Service grasp.Service
 
 	// Connected returns what is wrong with the objects that the refs of the repository
 	// in a folder reach, a line each. It may be called while a server changes the
@@ -81,6 +86,10 @@ type Problem struct {
 
 	// InFlight says that a server that runs may be about to put it right.
 	InFlight bool
+
+	// Lost is the repository whose git data is not here, zero for other problems. Other servers
+	// may have the data.
+	Lost grasp.Repo
 }
 
 // String returns the problem as one line, without anything that a terminal would
@@ -171,6 +180,9 @@ func inspect(ctx context.Context, cfg *Config, only map[string]bool) ([]Problem,
 			return nil, 0, err
 		}
 	}
+	if err := l.announcements(ctx); err != nil {
+		return nil, 0, err
+	}
 	return l.list, l.count, nil
 }
 
@@ -178,9 +190,19 @@ func (l *looker) problem(where string, inFlight bool, format string, args ...any
 	l.list = append(l.list, Problem{Where: where, What: fmt.Sprintf(format, args...), InFlight: inFlight})
 }
 
+// lost reports that git data of a repository is not here.
+func (l *looker) lost(p *location, format string, args ...any) {
+	l.problem(p.where, true, format, args...)
+	l.list[len(l.list)-1].Lost = p.Repo
+}
+
 const (
 	maxStates = 10_000 // of a repository's maintainers that one look reads
 	idsAtOnce = 200
+
+	rowsAtOnce = 200
+
+	maxPullRequests = 10_000 // of a repository, whose refs one look searches for
 )
 
 // standing is how an announcement stands that is in purgatory.
@@ -209,6 +231,48 @@ func (l *looker) readHeld(ctx context.Context) error {
 		l.waits[placeholder{repo, id}] = true
 		return nil
 	})
+}
+
+// announcements looks for the repository of each stored announcement that lists the service.
+func (l *looker) announcements(ctx context.Context) error {
+	sel, err := l.cfg.Events.Select(ctx, []host.Filter{{Kinds: []host.Kind{grasp.KindAnnouncement}, Limit: -1}}, l.now)
+	if err != nil {
+		return err
+	}
+	for rows := range slices.Chunk(sel.Rows, rowsAtOnce) {
+		err := l.cfg.Events.Fetch(ctx, rows, func(_ int64, text []byte) error {
+			e, err := wire.ParseEvent(text)
+			if err != nil {
+				return nil // the check of events says so
+			}
+			if a, err := e.Announcement(); err == nil && a.ListsService(l.cfg.Service) {
+				return l.exists(a.Repo())
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exists looks for the folder of a repository that is served.
+func (l *looker) exists(repo grasp.Repo) error {
+	name, err := gitrepo.ParseName(nip19.EncodeNpub(repo.PubKey), repo.Identifier)
+	if err != nil {
+		return nil // no repository can have the name
+	}
+	path := name.Path()
+	p := location{Repo: repo, where: filepath.Base(l.cfg.Announced) + "/" + path, dir: filepath.Join(l.cfg.Announced, path)}
+	if !l.wanted(p.where) {
+		return nil
+	}
+	if _, err := os.Lstat(p.dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l.lost(&p, "it is announced and served, and it is not here: restore it from a backup, or have it searched for with --repair")
+	return nil
 }
 
 // announced returns who maintains the repository of a place, and whether its owner's

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,19 @@ func TestSound(t *testing.T) {
 	w := settled(t)
 	if problems, n := w.check(nil); len(problems) > 0 || n != 5 {
 		t.Errorf("%d repositories, %q; want 5 without problems", n, problems)
+	}
+}
+
+// TestLost shows which problems other servers may help with.
+func TestLost(t *testing.T) {
+	w := settled(t)
+	w.put(w.stateEvent(w.alice, "repo", 50, "refs/heads/main", strings.Repeat("5", 40)))
+	w.put(w.announcement(w.alice, "gone"))
+	w.repo(w.bob, "orphan", false)
+	w.remove(filepath.Join(w.dir(w.alice, "new"), "refs"))
+	problems, _ := w.check(nil)
+	if !slices.Equal(w.lost, []string{"repo", "gone"}) {
+		t.Errorf("lost: %q, of\n%s", w.lost, strings.Join(problems, "\n"))
 	}
 }
 
@@ -89,6 +103,12 @@ func TestFinds(t *testing.T) {
 		}, "and no state of a maintainer is here " + flight},
 		{"orphan", func(w *world, dir string) { w.repo(w.bob, "orphan", false) },
 			"orphan.git: orphan: no announcement of it is stored or held " + flight},
+		{"repository gone", func(w *world, dir string) { w.remove(dir) },
+			"git/ALICE/repo.git: it is announced and served, and it is not here"},
+		{"all repositories gone", func(w *world, dir string) { w.remove(filepath.Join(w.data, "git")) },
+			"git/ALICE/repo.git: it is announced and served, and it is not here"},
+		{"ref of a pull request gone", func(w *world, dir string) { w.run(dir, "update-ref", "-d", "refs/nostr/"+w.pr.ID.String()) },
+			"git/ALICE/repo.git: the pull request PR is served, and its ref for the commit ONE is not here"},
 		{"another's announcement", func(w *world, dir string) { w.repo([32]byte{5}, "repo", false) },
 			"orphan: no announcement of it is stored or held"},
 		{"dormant", func(w *world, dir string) {

@@ -33,6 +33,7 @@ type world struct {
 	state      *host.Event
 	pr         *host.Event // at commit one
 	prs        *host.Event // Bob's, pushed under /prs/
+	lost       []string    // identifiers of lost repositories that check found
 }
 
 const now = 1_700_000_000
@@ -165,6 +166,7 @@ func (w *world) check(change func(*Config)) (lines []string, repositories int) {
 	w.t.Helper()
 	cfg := Config{
 		Git: w.git, Announced: filepath.Join(w.data, "git"), PRs: filepath.Join(w.data, "git-prs"), Events: w.db,
+		Service: grasp.Service{Host: "git.example.com"},
 		Connected: func(ctx context.Context, dir string) ([]string, error) {
 			return said(exec.CommandContext(ctx, "git", "--git-dir="+dir, "rev-list", "--objects", "--all", "--quiet"))
 		},
@@ -174,7 +176,12 @@ func (w *world) check(change func(*Config)) (lines []string, repositories int) {
 	if change != nil {
 		change(&cfg)
 	}
-	repositories, err := Run(w.t.Context(), cfg, func(p Problem) { lines = append(lines, p.String()) })
+	repositories, err := Run(w.t.Context(), cfg, func(p Problem) {
+		lines = append(lines, p.String())
+		if p.Lost != (grasp.Repo{}) {
+			w.lost = append(w.lost, p.Lost.Identifier)
+		}
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -266,7 +273,12 @@ func (w *world) announcement(owner [32]byte, d string, maintainers ...[32]byte) 
 	for _, m := range maintainers {
 		tag = append(tag, host.PubKey(m).String())
 	}
-	return w.event(owner, 30617, 10, host.Tag{"d", d}, tag)
+	tags := []host.Tag{{"d", d}, tag}
+	if owner == w.alice {
+		tags = append(tags, host.Tag{"clone", "https://git.example.com/" + nip19.EncodeNpub(owner) + "/" + d + ".git"},
+			host.Tag{"relays", "wss://git.example.com"})
+	}
+	return w.event(owner, 30617, 10, tags...)
 }
 
 func (w *world) stateEvent(author [32]byte, d string, at int64, pairs ...string) *host.Event {

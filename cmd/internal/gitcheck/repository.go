@@ -13,6 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
+	"talon/host/maintainers"
 	"talon/sdk/grasp"
 )
 
@@ -38,13 +39,21 @@ func (l *looker) repository(ctx context.Context, folder *gitrepo.Folder, p *loca
 	} else if err := l.compare(ctx, p, repo, refs); err != nil {
 		return err
 	}
+	broken := len(l.list)
 	if err := l.objects(ctx, p.where, p.dir, l.cfg.Connected); err != nil {
 		return err
 	}
-	if !ownObjects(p.dir) {
-		return nil // those of the shared store are looked at once
+	if ownObjects(p.dir) { // those of the shared store are looked at once
+		if err := l.objects(ctx, p.where, p.dir, l.cfg.Intact); err != nil {
+			return err
+		}
 	}
-	return l.objects(ctx, p.where, p.dir, l.cfg.Intact)
+	if !p.prs {
+		for i := range l.list[broken:] {
+			l.list[broken+i].Lost = p.Repo
+		}
+	}
+	return nil
 }
 
 // ownObjects reports whether a repository has objects that it does not share.
@@ -76,6 +85,9 @@ func (l *looker) compare(ctx context.Context, p *location, repo *gitrepo.Repo, r
 			l.problem(p.where, true, "it has no ref: the next start of the server takes it away")
 		}
 		return nil
+	}
+	if err := l.pullRequests(ctx, p, refs); err != nil {
+		return err
 	}
 	all, stored, err := l.announced(ctx, p)
 	if err != nil {
@@ -146,7 +158,7 @@ func (l *looker) compareState(ctx context.Context, p *location, repo *gitrepo.Re
 		case grasp.IsZero(u.New):
 			l.problem(p.where, true, "%s is at %s, and the newest state, %s, does not have it", u.Ref, u.Old, id)
 		case absent[u.New]:
-			l.problem(p.where, true, "%s: the newest state, %s, has it at %s, and that object is not here", u.Ref, id, u.New)
+			l.lost(p, "%s: the newest state, %s, has it at %s, and that object is not here", u.Ref, id, u.New)
 		case grasp.IsZero(u.Old):
 			l.problem(p.where, true, "%s is not here, and the newest state, %s, has it at %s", u.Ref, id, u.New)
 		default:
@@ -216,6 +228,24 @@ func (l *looker) compareTips(ctx context.Context, p *location, refs gitrepo.Refs
 		}
 	}
 	return nil
+}
+
+// pullRequests looks for the ref of each stored pull request to a repository.
+func (l *looker) pullRequests(ctx context.Context, p *location, refs gitrepo.Refs) error {
+	filter := host.Filter{
+		Kinds: []host.Kind{grasp.KindPullRequest, grasp.KindPRUpdate},
+		Tags:  []host.TagFilter{{Name: 'a', Values: []string{p.Address()}}},
+		Limit: maxPullRequests,
+	}
+	there := make(map[string]bool, len(refs.List))
+	for _, ref := range refs.List {
+		there[ref.Name] = true
+	}
+	return maintainers.Read(ctx, l.Query, filter, func(e *host.Event) {
+		if pr, err := e.PullRequest(); err == nil && !there[nostrRefs+e.ID.String()] {
+			l.problem(p.where, true, "the pull request %s is served, and its ref for the commit %s is not here: its author pushes again", e.ID, pr.Commit)
+		}
+	})
 }
 
 // objects has git look at the objects of a repository.

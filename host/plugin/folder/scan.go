@@ -15,14 +15,19 @@ import (
 )
 
 // Entry describes the files of the folder that share one name. Wasm is nil if there is a
-// side-car without a module, which is a [Problem] too. Signature is NAME.wasm.sig, and
-// SidecarSignature NAME.toml.sig, nil if there is none; without what they sign they are
-// passed over.
+// side-car without a module, which is a [Problem] too, or a signature alone. Signature is
+// NAME.wasm.sig, and SidecarSignature NAME.toml.sig, nil if there is none.
 type Entry struct {
 	Name                     string
 	Wasm, Sidecar, Signature *File
 	SidecarSignature         *File
+
+	// Bundled says that the module is one that came with the program. [Scan] does not set it.
+	Bundled bool
 }
+
+// File returns the module's file, or else that of the side-car.
+func (e *Entry) File() *File { return cmp.Or(e.Wasm, e.Sidecar) }
 
 // Problem says why a file cannot be part of a plugin. Name is the file's.
 type Problem struct{ Name, Reason string }
@@ -147,15 +152,19 @@ func (s *scan) entries() []Entry {
 			}
 			continue
 		}
-		if e.Wasm != nil {
-			e.Signature = s.signatures[name]
-		} else {
+		e.Signature = s.signatures[name]
+		if e.Wasm == nil {
 			s.problem(name+".toml", "there is no %s.wasm for this side-car", name)
 		}
 		if e.Sidecar != nil {
 			e.SidecarSignature = s.ofSidecars[name]
 		}
 		list = append(list, *e)
+	}
+	for name, signature := range s.signatures {
+		if keep[strings.ToLower(name)] == nil {
+			list = append(list, Entry{Name: name, Signature: signature})
+		}
 	}
 	slices.SortFunc(list, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
 	return list

@@ -66,7 +66,7 @@ func TestScan(t *testing.T) {
 		}
 	}
 	list, problems := scanned(t, dir)
-	want := []string{"A-_9.wasm", "Rate.wasm", "a.wasm.toml.sig", "alone.toml", "b.wasm", "open.wasm", long + ".wasm"}
+	want := []string{"A-_9.wasm", "Rate.wasm", "a.wasm.toml.sig", "alone.toml.sig", "b.wasm", "none.sig", "open.wasm", long + ".wasm"}
 	if !slices.Equal(list, want) {
 		t.Errorf("got  %q\nwant %q", list, want)
 	}

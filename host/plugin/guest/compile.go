@@ -64,16 +64,8 @@ func (m *Module) compile(ctx context.Context, wasm []byte, config wazero.Runtime
 	if found, err := m.load(ctx, dir, config); found || err != nil {
 		return err
 	}
-	if o.Prepared != "" {
-		found, err := unpackCode(preparedFile(o.Prepared, o.SHA256), dir)
-		if err != nil {
-			m.log.Warn("what came compiled with the program cannot be used", "module", m.name, "err", err)
-		}
-		if found {
-			if found, err := m.load(ctx, dir, config); found || err != nil {
-				return err
-			}
-		}
+	if found, err := m.loadPrepared(ctx, dir, config, o); found || err != nil {
+		return err
 	}
 	// A module that fails here needs no other process.
 	metered, err := rewrite(wasm)
@@ -104,6 +96,26 @@ func (m *Module) compile(ctx context.Context, wasm []byte, config wazero.Runtime
 	m.log.Warn("compiled plugin is not kept", "module", m.name, "err", err)
 	m.runtime, m.compiled, err = compileModule(ctx, metered, config, o)
 	return err
+}
+
+// loadPrepared fills the folder of the module with the code that came with the program, and does
+// what load does.
+func (m *Module) loadPrepared(ctx context.Context, dir string, config wazero.RuntimeConfig, o *Options) (found bool, err error) {
+	if o.Prepared == nil {
+		return false, nil
+	}
+	code, err := o.Prepared.Code(o.SHA256)
+	if err == nil && code == nil {
+		return false, nil
+	}
+	if err == nil {
+		err = unpackCode(code, dir)
+	}
+	if err != nil {
+		m.log.Warn("what came compiled with the program cannot be used", "module", m.name, "err", err)
+		return false, nil
+	}
+	return m.load(ctx, dir, config)
 }
 
 // fromDisk reports whether the system refused to read or write a file.

@@ -64,6 +64,9 @@ type Module struct {
 // what is wrong with the module, or with what the operator chose for it.
 func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 	o.setDefaults(wasm)
+	if err := CheckExecutable(); err != nil && !o.Interpret {
+		return nil, err
+	}
 	m, err := prepare(wasm, &o)
 	if err != nil {
 		return nil, err

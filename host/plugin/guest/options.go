@@ -14,6 +14,12 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
+// Prepared has machine code of modules, as [Prepare] returned it.
+type Prepared interface {
+	// Code returns the code of the module with a SHA-256, nil if there is none.
+	Code(module [sha256.Size]byte) ([]byte, error)
+}
+
 // Options says how one module runs.
 type Options struct {
 	Name string // of the plugin: letters, digits, - and _
@@ -41,10 +47,9 @@ type Options struct {
 	// between starts. Empty: nothing is kept.
 	CacheDir string
 
-	// Prepared is a folder with what CacheDir would keep of some modules, made by [Prepare]:
-	// machine code that came with the program, and is trusted like the program. Empty:
-	// there is none.
-	Prepared string
+	// Prepared has machine code of some modules, which came with the program and is trusted
+	// like the program. Nil: there is none.
+	Prepared Prepared
 
 	// Elsewhere loads and tests the module with these options in another process, which
 	// writes the result to CacheDir. Load calls it if CacheDir does not hold the module

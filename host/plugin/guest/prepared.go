@@ -11,82 +11,56 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
 
 	"talon/sdk/abi/manifest"
 )
 
-// A folder of prepared code ([Options.Prepared]) has a file for each module, what
-// [Options.CacheDir] keeps of it, and one file that all of them are compressed against:
-// modules of one compiler have most of their code in common.
-const (
-	// dictionaryFile is the latter.
-	dictionaryFile = "dictionary.zst"
+// Machine code of a module that came with the program ([Options.Prepared]) is a tar file of what
+// [Options.CacheDir] keeps of the module.
 
-	preparedSuffix = ".tar.zst"
-	maxPrepared    = 256 << 20 // bytes of all files of one module
-)
-
-// Prepare fills a folder with the compiled code of the modules in other folders. A server
-// with this folder needs no process to compile them ([Options.Prepared]). Prepare keeps
-// code that this machine can use, and deletes code that belongs to no module.
-func Prepare(ctx context.Context, folder string, from []string) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+// Prepare compiles a module and runs its self-test. It returns the module's code for
+// [Options.Prepared]. The code is for processors like that of this machine.
+func Prepare(ctx context.Context, name string, wasm []byte) (code []byte, err error) {
+	j := newPreparation(name, wasm)
+	err = j.within(func() error {
+		if err := j.do(ctx); err != nil {
+			return err
+		}
+		code, err = archive(codeDir(j.CacheDir, sha256.Sum256(wasm)))
 		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compile %s.wasm: %w", name, err)
 	}
-	var missing []*CompileJob
-	keep := []string{dictionaryFile}
-	for _, dir := range from {
-		modules, err := os.ReadDir(dir)
+	return code, nil
+}
+
+// Fits reports whether this machine can use the prepared code of a module: whether a server
+// here needs not compile the module.
+func Fits(ctx context.Context, name string, wasm []byte, prepared Prepared) (bool, error) {
+	j := newPreparation(name, wasm)
+	err := j.within(func() error {
+		o := Options{Name: name, Service: j.Service, CacheDir: j.CacheDir, Prepared: prepared, Patient: true}
+		o.Elsewhere = func(context.Context) error { return errUnusable }
+		m, err := Load(ctx, wasm, o)
 		if err != nil {
 			return err
 		}
-		for _, e := range modules {
-			if filepath.Ext(e.Name()) != ".wasm" {
-				continue
-			}
-			wasm, err := os.ReadFile(filepath.Join(dir, e.Name()))
-			if err != nil {
-				return err
-			}
-			j := &CompileJob{Name: strings.TrimSuffix(e.Name(), ".wasm"), Wasm: wasm}
-			j.Service.Domain = manifest.VectorDomain
-			switch err := j.within(func() error { return j.load(ctx, folder) }); {
-			case err == nil:
-				keep = append(keep, filepath.Base(preparedFile(folder, sha256.Sum256(wasm))))
-			case errors.Is(err, errUnusable):
-				missing = append(missing, j)
-			default:
-				return fmt.Errorf("look at %s: %w", e.Name(), err)
-			}
-		}
-	}
-	if len(keep) == 1 {
-		keep = nil // a dictionary alone is of other modules
-	}
-	there, err := os.ReadDir(folder)
-	for _, e := range there {
-		if err == nil && !slices.Contains(keep, e.Name()) {
-			err = os.Remove(filepath.Join(folder, e.Name()))
-		}
+		return errors.Join(m.Close(ctx), SelfTest(ctx, wasm, o))
+	})
+	if errors.Is(err, errUnusable) {
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, fmt.Errorf("load %s.wasm: %w", name, err)
 	}
-	for _, j := range missing {
-		err := j.within(func() error {
-			if err := j.do(ctx); err != nil {
-				return err
-			}
-			return pack(folder, j.CacheDir, j.Wasm)
-		})
-		if err != nil {
-			return fmt.Errorf("compile %s.wasm: %w", j.Name, err)
-		}
-	}
-	return nil
+	return true, nil
+}
+
+func newPreparation(name string, wasm []byte) *CompileJob {
+	j := &CompileJob{Name: name, Wasm: wasm}
+	j.Service.Domain = manifest.VectorDomain
+	return j
 }
 
 // within calls f with a cache for this job alone.
@@ -100,43 +74,7 @@ func (j *CompileJob) within(f func() error) error {
 	return f()
 }
 
-// load loads the module with what the folder has of it, or returns errUnusable.
-func (j *CompileJob) load(ctx context.Context, folder string) error {
-	o := Options{Name: j.Name, Service: j.Service, CacheDir: j.CacheDir, Prepared: folder, Patient: true}
-	o.Elsewhere = func(context.Context) error { return errUnusable }
-	m, err := Load(ctx, j.Wasm, o)
-	if err != nil {
-		return err
-	}
-	return errors.Join(m.Close(ctx), SelfTest(ctx, j.Wasm, o))
-}
-
 var errUnusable = errors.New("there is no compiled code that can be used here")
-
-// preparedFile returns the file in a folder of prepared code for the module with a SHA-256.
-func preparedFile(prepared string, module [sha256.Size]byte) string {
-	return codeDir(prepared, module) + preparedSuffix
-}
-
-// pack writes what a cache keeps of a module to a folder of prepared code. The first module
-// of a folder becomes its dictionary.
-func pack(prepared, cacheDir string, wasm []byte) error {
-	files, err := archive(codeDir(cacheDir, sha256.Sum256(wasm)))
-	if err != nil {
-		return fmt.Errorf("pack compiled code: %w", err)
-	}
-	dictionary := filepath.Join(prepared, dictionaryFile)
-	if _, err := os.Stat(dictionary); errors.Is(err, fs.ErrNotExist) {
-		if err := writeZstd(dictionary, files, nil); err != nil {
-			return err
-		}
-	}
-	d, err := openDictionary(dictionary)
-	if err != nil {
-		return err
-	}
-	return writeZstd(preparedFile(prepared, sha256.Sum256(wasm)), files, d)
-}
 
 // archive returns the files of a folder of code that depend on the module alone.
 func archive(dir string) ([]byte, error) {
@@ -163,34 +101,22 @@ func archive(dir string) ([]byte, error) {
 	return files.Bytes(), errors.Join(err, w.Close())
 }
 
-// unpackCode fills the folder of a module from the file that came with the program, and
-// reports whether there is one. The content is checked like everything else in the folder.
-func unpackCode(file, dir string) (found bool, err error) {
-	from := filepath.Join(filepath.Dir(file), dictionaryFile)
-	if !trusted(file) || !trusted(from) {
-		return false, nil
-	}
-	d, err := openDictionary(from)
-	if err != nil {
-		return false, err
-	}
-	files, err := readZstd(file, d)
-	if err != nil {
-		return false, err
-	}
+// unpackCode fills the folder of a module from its prepared code. The content is checked like
+// everything else in the folder.
+func unpackCode(code []byte, dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return false, err
+		return err
 	}
 	made, err := os.MkdirTemp(filepath.Dir(dir), newCode)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer os.RemoveAll(made)
-	archive := tar.NewReader(bytes.NewReader(files))
+	archive := tar.NewReader(bytes.NewReader(code))
 	for {
 		head, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return true, publishFolder(made, dir)
+			return publishFolder(made, dir)
 		}
 		if err == nil && (head.Typeflag != tar.TypeReg || !filepath.IsLocal(head.Name)) {
 			err = fmt.Errorf("%q is no file of compiled code", head.Name)
@@ -199,7 +125,7 @@ func unpackCode(file, dir string) (found bool, err error) {
 			err = writeFrom(archive, filepath.Join(made, head.Name))
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 	}
 }
@@ -216,26 +142,3 @@ func writeFrom(r io.Reader, path string) error {
 	_, err = io.Copy(f, r)
 	return errors.Join(err, f.Close())
 }
-
-// trusted reports whether nobody else than who may change this program, or runs it, can
-// write the file. Machine code does what it likes: it is trusted as the program is.
-func trusted(file string) bool {
-	owners := []uint32{0, uint32(os.Geteuid())}
-	if program, err := os.Executable(); err == nil {
-		if info, err := os.Stat(program); err == nil {
-			owners = append(owners, ownerOf(info))
-		}
-	}
-	for _, path := range []string{file, filepath.Dir(file)} {
-		info, err := os.Lstat(path)
-		if err != nil || info.Mode().Perm()&0o022 != 0 || !slices.Contains(owners, ownerOf(info)) {
-			return false
-		}
-		if path == file && !info.Mode().IsRegular() {
-			return false
-		}
-	}
-	return true
-}
-
-func ownerOf(info fs.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }

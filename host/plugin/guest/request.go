@@ -2,6 +2,7 @@ package guest
 
 import (
 	"net/netip"
+	"slices"
 
 	"talon/host"
 	"talon/sdk/abi"
@@ -55,8 +56,12 @@ func (q *Request) Query(it *host.Query, now int64) []byte {
 		if f.Empty() {
 			continue
 		}
+		tags := f.Tags
+		if slices.ContainsFunc(tags, isSearch) {
+			tags = slices.DeleteFunc(slices.Clone(tags), isSearch) // the ABI has no searches
+		}
 		wire := abi.QueryFilter[host.ID, host.PubKey, host.Kind, host.TagFilter]{
-			IDs: f.IDs, Authors: f.Authors, Kinds: f.Kinds, Tags: f.Tags, Since: f.Since, Until: f.Until, Limit: f.Limit,
+			IDs: f.IDs, Authors: f.Authors, Kinds: f.Kinds, Tags: tags, Since: f.Since, Until: f.Until, Limit: f.Limit,
 		}
 		b = abi.AppendFilterOf(b, &wire)
 	}
@@ -64,6 +69,8 @@ func (q *Request) Query(it *host.Query, now int64) []byte {
 	q.b = abi.AppendQueryRequest(b, &wire)
 	return q.b
 }
+
+func isSearch(t host.TagFilter) bool { return t.Name == host.WordOf }
 
 // Connect asks about a client that has just come.
 func (q *Request) Connect(it *host.Connection, now int64) []byte {

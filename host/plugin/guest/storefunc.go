@@ -241,7 +241,7 @@ func tagName(s string) (name byte, ok bool) {
 		return host.AddressOf, true
 	case s == "maintainer":
 		return host.MaintainerOf, true
-	case len(s) != 1 || s[0] == host.AddressOf || s[0] == host.MaintainerOf:
+	case len(s) != 1 || s[0] == host.AddressOf || s[0] == host.MaintainerOf || s[0] == host.WordOf:
 		return 0, false
 	}
 	return s[0], true

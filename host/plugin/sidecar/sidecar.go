@@ -8,7 +8,8 @@
 //     spelled wrong is a limit that is not there.
 //  3. An error is one sentence with the line, the key, the value and what is
 //     wanted.
-//  4. [SetMode] changes no byte but those of the mode.
+//  4. [SetMode] changes no byte but those of the mode, and [Assign] none but those of the keys that it
+//     is given, or of a table within braces that has them.
 //
 // The package opens no file, and does not know what the module is.
 package sidecar

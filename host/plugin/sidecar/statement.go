@@ -20,6 +20,7 @@ type statement struct {
 	header     bool
 	key        string // as written
 	start, end int    // of the value
+	from, to   int    // of all of it; to is the end of its last line
 }
 
 // scan splits text into statements. Invalid TOML becomes a statement of some kind: the
@@ -44,10 +45,13 @@ func scan(text []byte) ([]statement, error) {
 		case '#':
 			s.skipLine()
 		default:
+			from := s.pos
 			st, err := s.statement()
 			if err != nil {
 				return nil, err
 			}
+			s.skipLine()
+			st.from, st.to = from, s.pos
 			list = append(list, st)
 		}
 	}

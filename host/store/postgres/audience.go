@@ -9,6 +9,7 @@ import (
 	"talon/host"
 	"talon/host/store/metrics"
 	"talon/host/store/semantics"
+	"talon/host/wire"
 )
 
 // SetAudience changes who may receive a stored event. The event is removed and stored again
@@ -87,4 +88,35 @@ func (s *Store) Withheld(ctx context.Context, yield func(id host.ID, a *host.Aud
 			}
 		}
 	}
+}
+
+// withheldKinds is what a withheld event adds to its kind in tables event and tag. So the index rows
+// of withheld events have spans of their own: whoever may not see them reads other spans. A
+// withheld event also has a row in table tag for each key and set of its audience.
+const withheldKinds = 1 << 16
+
+// indexKind is the kind of an event in the indexes.
+func indexKind(e *host.Event) int32 {
+	if e.Audience != nil {
+		return int32(e.Kind) + withheldKinds
+	}
+	return int32(e.Kind)
+}
+
+// audienceOf reads a column audience. Nobody receives an event of which it is damaged.
+func audienceOf(column []byte) *host.Audience {
+	a, err := host.ParseAudience(column)
+	if err != nil {
+		return host.Nobody
+	}
+	return a
+}
+
+// parseEvent reads an event of the columns json and audience.
+func parseEvent(json, audience []byte) (*host.Event, error) {
+	e, err := wire.ParseEvent(json)
+	if err == nil {
+		e.Audience = audienceOf(audience)
+	}
+	return e, err
 }

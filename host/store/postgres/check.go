@@ -29,7 +29,7 @@ func (s *Store) Check(ctx context.Context, verify func(*host.Event) error, repor
 	}
 	began := time.Now()
 	err = pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		c := &checker{tx: tx, keys: &s.keys, verify: verify, report: report}
+		c := &checker{tx: tx, keys: &s.keys, verify: verify, report: report, usage: semantics.UsageChanges{}}
 		err := c.run(ctx)
 		checked = c.events
 		return err
@@ -51,6 +51,7 @@ type checker struct {
 	report func(string)
 	total  semantics.Total
 	events int64
+	usage  semantics.UsageChanges
 
 	withheld int64 // of them
 }
@@ -92,6 +93,9 @@ func (c *checker) run(ctx context.Context) error {
 	}
 	if t.Held != n || t.HeldBytes != size {
 		c.problem("totals: %d held events of %d bytes noted, %d of %d held", t.Held, t.HeldBytes, n, size)
+	}
+	if err := c.checkUsage(ctx); err != nil {
+		return err
 	}
 	return c.conflicts(ctx)
 }
@@ -146,10 +150,16 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 			e, err := parseEvent(r.json, r.audience)
 			if err != nil {
 				c.problem("%s %d (id %x): its text cannot be read: %v", name, r.seq, r.id, err)
+				if t == stored {
+					c.usage.AddRow(usageRow(r.pubkey, r.kind, r.json))
+				}
 				continue
 			}
+			if t == stored {
+				c.usage.Add(e)
+			}
 			c.row(name, r, e, t)
-			want.add(c.keys, e, r.seq)
+			want.add(c.keys, t, e, r.seq)
 		}
 		tags += int64(len(want.key))
 		if err := c.tags(ctx, t, name, &want); err != nil {

@@ -210,7 +210,7 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 		return err
 	}
 	var tags tagRows
-	tags.add(&tx.s.keys, e.For(nil), seq) // purgatory is nobody's to read
+	tags.add(&tx.s.keys, held, e.For(nil), seq) // purgatory is nobody's to read
 	if len(tags.key) > 0 {
 		if _, err := tx.exec(insertTags("held_tag"), tags.key, tags.kind, tags.sortKey, tags.seq, tags.expires); err != nil {
 			return err
@@ -238,7 +238,7 @@ func (r rows) RemoveHeld(list []*purgatory.Row) error {
 	for i, h := range list {
 		numbers[i] = h.Number
 	}
-	_, err := r.tx.deleteReturning(held, `DELETE FROM held WHERE seq = ANY($1) RETURNING seq, json, NULL::bytea`, numbers)
+	_, err := r.tx.deleteReturning(held, `DELETE FROM held WHERE seq = ANY($1) RETURNING `+goneColumns, numbers)
 	return err
 }
 

@@ -160,8 +160,9 @@ func (r rows) RemoveVersion(v *semantics.Version) (*host.Event, error) {
 		return removed[0], nil
 	}
 	tx.gone(stored, int64(len(v.JSON)))
+	tx.usage.Remove(old)
 	tx.old = append(tx.old, v.Seq)
-	tx.oldTags.add(&tx.s.keys, old, v.Seq)
+	tx.oldTags.add(&tx.s.keys, stored, old, v.Seq)
 	return old, nil
 }
 
@@ -174,6 +175,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	if e.Audience != nil {
 		tx.total.Withheld++
 	}
+	tx.usage.Add(e)
 	tx.work++
 	seq = tx.total.Seq
 	expires := expiry(e)
@@ -187,7 +189,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	f.json, f.kind = append(f.json, e.JSON), append(f.kind, indexKind(e))
 	f.audience = append(f.audience, e.Audience.Encode())
 	f.expires = append(f.expires, expires)
-	tx.tags.add(&tx.s.keys, e, seq)
+	tx.tags.add(&tx.s.keys, stored, e, seq)
 	tx.texts = append(tx.texts, text{seq, e.JSON})
 	tx.ids[e.ID] = struct{}{}
 	if k.AddressKey != nil {
@@ -209,7 +211,7 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 		if err == nil {
 			removed, err = tx.deleteReturning(stored, `
 				DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE expires <= $1 ORDER BY expires, seq LIMIT $2)
-				RETURNING seq, json, audience`, now, limit)
+				RETURNING `+goneColumns, now, limit)
 		}
 		return err
 	})
@@ -261,7 +263,7 @@ func (r rows) Remove(events []semantics.Stored) ([]*host.Event, error) {
 	for i, e := range events {
 		numbers[i] = e.Seq
 	}
-	return r.tx.deleteReturning(stored, `DELETE FROM event WHERE seq = ANY($1) RETURNING seq, json, audience`, numbers)
+	return r.tx.deleteReturning(stored, `DELETE FROM event WHERE seq = ANY($1) RETURNING `+goneColumns, numbers)
 }
 
 // AddTombstones notes that the author deleted these ids.

@@ -16,7 +16,6 @@ import (
 
 	"talon/host"
 	"talon/host/store/semantics"
-	"talon/host/wire"
 )
 
 // layout is what a program knows of the schema.
@@ -28,10 +27,14 @@ type layout struct {
 	// not miss. Programs that are older must have ended before the step, and do not start
 	// after it; the others stay and may come.
 	oldest []int
+
+	// fills do what statements alone cannot, by the number of the step: they run after its
+	// statements, in the same transaction.
+	fills map[int]func(ctx context.Context, tx pgx.Tx) error
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2, 2, 6}}
+var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7, 8}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -305,6 +308,20 @@ ALTER TABLE total
 	ADD COLUMN hidden_bytes bigint NOT NULL DEFAULT 0, -- of their json
 	ADD COLUMN moderation   bigint NOT NULL DEFAULT 0; -- number of the last row of the log
 `, `
+-- The rows of words in table tag: see fills. A program that does not know of them would leave
+-- those of the events that it removes.
+`, `
+-- What authors, repositories and kinds take: see package semantics. The fill counts what is stored.
+-- A program that does not know of the table would make it wrong.
+CREATE TABLE usage (
+	class  smallint NOT NULL, -- see host.UsageClass
+	key    bytea    NOT NULL, -- see host.UsageKey
+	events bigint   NOT NULL,
+	bytes  bigint   NOT NULL, -- of their json
+	git    bigint   NOT NULL, -- bytes of git data
+	PRIMARY KEY (class, key)
+) WITH (fillfactor = 50);
+`, `
 -- Who may receive an event (host.Audience), NULL: everybody. Columns kind of tables event and tag
 -- are higher by 65536 for a withheld event: see withheldKinds. Older programs would serve it to
 -- everybody.
@@ -380,6 +397,11 @@ func (l *layout) update(ctx context.Context, c *pgx.Conn) error {
 		for ; have < l.version(); have++ {
 			if _, err := tx.Exec(ctx, l.steps[have]); err != nil {
 				return fmt.Errorf("bring the schema to version %d: %w", have+1, err)
+			}
+			if fill := l.fills[have]; fill != nil {
+				if err := fill(ctx, tx); err != nil {
+					return fmt.Errorf("bring the schema to version %d: %w", have+1, err)
+				}
 			}
 			if _, err := tx.Exec(ctx, `UPDATE meta SET version = $1`, have+1); err != nil {
 				return err
@@ -490,47 +512,40 @@ type tagRows struct {
 	expires      []*int64
 }
 
-// add appends the rows of an event.
-func (r *tagRows) add(k *keyring, e *host.Event, seq int64) {
+// add appends the rows of an event: of a stored one, also those of its words.
+func (r *tagRows) add(k *keyring, t tables, e *host.Event, seq int64) {
+	keys := k.tags(e)
+	if t == stored {
+		keys = append(keys, k.words(e)...)
+	}
+	r.addKeys(keys, e, seq)
+}
+
+// addWords appends the rows of an event's words.
+func (r *tagRows) addWords(k *keyring, e *host.Event, seq int64) { r.addKeys(k.words(e), e, seq) }
+
+func (r *tagRows) addKeys(keys [][]byte, e *host.Event, seq int64) {
 	sortKey, expires := sortKeyOf(e), expiry(e)
-	one := func(key []byte) {
+	for _, key := range keys {
 		r.key, r.sortKey = append(r.key, key), append(r.sortKey, sortKey)
 		r.kind, r.seq, r.expires = append(r.kind, indexKind(e)), append(r.seq, seq), append(r.expires, expires)
 	}
-	semantics.Tags(e, func(name byte, value string) { one(k.key(name, value)) })
-	semantics.Maintained(e, func(value string) { one(k.key(host.MaintainerOf, value)) })
-	e.Audience.Each(func(value string) { one(k.key(host.AudienceOf, value)) })
 }
 
-// withheldKinds is what a withheld event adds to its kind in the indexes of tables event and tag. So
-// the index rows of withheld events have spans of their own: whoever may not see them reads other
-// spans. A withheld event also has a row in table tag for each key and set of its audience.
-const withheldKinds = 1 << 16
-
-// indexKind is the kind of an event in the indexes.
-func indexKind(e *host.Event) int32 {
-	if e.Audience != nil {
-		return int32(e.Kind) + withheldKinds
-	}
-	return int32(e.Kind)
+// tags returns the keys of an event's tags, and of the maintainers that it lists.
+func (k *keyring) tags(e *host.Event) (keys [][]byte) {
+	semantics.Tags(e, func(name byte, value string) { keys = append(keys, k.key(name, value)) })
+	semantics.Maintained(e, func(value string) { keys = append(keys, k.key(host.MaintainerOf, value)) })
+	e.Audience.Each(func(value string) { keys = append(keys, k.key(host.AudienceOf, value)) })
+	return keys
 }
 
-// audienceOf reads a column audience. Nobody receives an event of which it is damaged.
-func audienceOf(column []byte) *host.Audience {
-	a, err := host.ParseAudience(column)
-	if err != nil {
-		return host.Nobody
+// words returns the keys of the words under which a search finds an event.
+func (k *keyring) words(e *host.Event) (keys [][]byte) {
+	for _, word := range e.Words() {
+		keys = append(keys, k.key(host.WordOf, word))
 	}
-	return a
-}
-
-// parseEvent reads an event of the columns json and audience.
-func parseEvent(json, audience []byte) (*host.Event, error) {
-	e, err := wire.ParseEvent(json)
-	if err == nil {
-		e.Audience = audienceOf(audience)
-	}
-	return e, err
+	return keys
 }
 
 // expiry is when the event expires, nil if it does not.

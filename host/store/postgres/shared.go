@@ -226,6 +226,7 @@ func (s *Store) BeginAfter(yield func(host.Commit), upcoming func(limit int) []*
 	tx := &Tx{
 		s: s, changes: changes{}, ids: map[host.ID]struct{}{}, addresses: map[string]struct{}{},
 		upcoming: upcoming, looked: map[host.ID]*semantics.Known{},
+		usage: semantics.UsageChanges{},
 	}
 	err := contained(tx, func() error {
 		return s.retry(func(ctx context.Context) error { return tx.begin(ctx, yield) })

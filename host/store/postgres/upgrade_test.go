@@ -16,7 +16,7 @@ import (
 // after returns the layout of a program that comes after another: with one step more, which
 // programs from a version on can work with.
 func after(l *layout, oldest int, step string) *layout {
-	return &layout{append(slices.Clip(l.steps), step), append(slices.Clip(l.oldest), oldest)}
+	return &layout{append(slices.Clip(l.steps), step), append(slices.Clip(l.oldest), oldest), l.fills}
 }
 
 // TestRollingUpgrade has nodes of this version and of the next ones on one database: they write

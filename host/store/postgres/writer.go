@@ -40,7 +40,8 @@ type Tx struct {
 	removedTotal  int64   // events removed
 	expiryChanged bool    // what expires has changed
 	holdChanged   bool    // when something in purgatory is due has changed
-	failed        error   // the first error
+	usage         semantics.UsageChanges
+	failed        error // the first error
 	done          bool
 	panicked      bool // the connection may be in the middle of an exchange
 
@@ -183,6 +184,7 @@ func (tx *Tx) seal(token []byte) error {
 	changed := tx.work > 0 || tx.expiryChanged || tx.holdChanged
 	if changed || len(tx.changes) > 0 {
 		commits++
+		queueUsage(&b, tx.usage.Rows())
 		t := tx.total
 		const sql = `
 			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, hidden = $6, hidden_bytes = $7,
@@ -322,13 +324,18 @@ func (tx *Tx) row(sql string, args []any, into ...any) (bool, error) {
 	return err == nil, err
 }
 
-// deleteReturning runs a statement that deletes rows of table event or held and returns their seq,
-// json and audience, NULL of held rows, and takes their tags away too. Events that cannot be read any more are left out.
+// goneColumns are what deleteReturning reads of rows that a statement deletes.
+const goneColumns = `seq, json, pubkey, kind & 65535, audience`
+
+// deleteReturning runs a statement that deletes rows of table event or held and returns their
+// goneColumns, and takes their tags away too. Events that cannot be read any more are left out.
 func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event, error) {
 	type taken struct {
-		seq  int64
-		json []byte
-		who  []byte
+		seq    int64
+		json   []byte
+		pubkey []byte
+		kind   int32
+		who    []byte
 	}
 	ctx, cancel := call()
 	defer cancel()
@@ -336,7 +343,9 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 	if err != nil {
 		return nil, err
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r taken, err error) { return r, row.Scan(&r.seq, &r.json, &r.who) })
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r taken, err error) {
+		return r, row.Scan(&r.seq, &r.json, &r.pubkey, &r.kind, &r.who)
+	})
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -347,7 +356,9 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 	clear(tx.looked)
 	for _, r := range all {
 		tx.gone(t, int64(len(r.json)))
-		if r.who != nil {
+		if t == held {
+			r.who = nil // no index row says it
+		} else if r.who != nil {
 			tx.total.Withheld--
 		}
 		e, err := parseEvent(r.json, r.who)
@@ -355,10 +366,16 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 			// One damaged row must not stop every batch that touches it.
 			tx.s.log.Error("remove damaged event", "table", t.event, "seq", r.seq, "err", err)
 			damaged = append(damaged, r.seq)
+			if t == stored {
+				tx.usage.RemoveRow(usageRow(r.pubkey, r.kind, r.json))
+			}
 			continue
 		}
 		events = append(events, e)
-		tags.add(&tx.s.keys, e, r.seq)
+		if t == stored {
+			tx.usage.Remove(e)
+		}
+		tags.add(&tx.s.keys, t, e, r.seq)
 	}
 	if len(tags.key) > 0 {
 		_, err = tx.exec(deleteTags(t.tag), tags.key, tags.kind, tags.sortKey)

@@ -5,6 +5,7 @@
 //	put.go        what is stored and what is refused: duplicates, expiry, versions, tombstones
 //	deletion.go   what a deletion event (NIP-09) removes and forbids
 //	tags.go       the values under which an event is found
+//	usage.go      how much authors, repositories and kinds take
 //
 // The rules of held events are in package host/purgatory.
 package semantics

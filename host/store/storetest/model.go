@@ -139,13 +139,13 @@ func (w *world) event(now int64) *host.Event {
 		return pick(w, w.past...) // again
 	}
 	w.n++
-	kind := pick[host.Kind](w, 0, 1, 1, 1, 3, 5, 7, 10002, 30000, 30617, 40000, 65535)
+	kind := pick[host.Kind](w, 0, 1, 1, 1, 3, 5, 7, 1111, 1621, 10002, 30000, 30617, 40000, 65535)
 	e := Event(w.n, byte(w.IntN(4)), kind, int64(w.IntN(12)))
 	if w.IntN(4) == 0 { // an id that starts like another
 		copy(e.ID[:], []byte{1, 2, 3, 4, 5, 6, 7, 8})
 	}
 	for range w.IntN(4) {
-		tag := pick(w, "e", "p", "t", "T", "d", "-", "alt", "é", "maintainers")
+		tag := pick(w, "e", "p", "t", "T", "d", "-", "alt", "é", "maintainers", "subject", "a")
 		e.Tags = append(e.Tags, host.Tag{tag, w.value(tag), w.value("x")}[:w.IntN(3)+1])
 	}
 	if kind == host.KindDeletion {
@@ -173,6 +173,8 @@ func (w *world) value(tag string) string {
 		}
 	case "p", "maintainers":
 		return host.PubKey{byte(w.IntN(4))}.String()
+	case "a":
+		return pick(w, "30617:", "30023:") + host.PubKey{byte(w.IntN(4))}.String() + ":" + w.value("d")
 	}
 	return pick(w, "", "mylib", "mylib-extra", "x", "\x00\"")
 }
@@ -189,6 +191,8 @@ func (w *world) asked(name byte) string {
 		return "30617:x:mylib"
 	case host.MaintainerOf:
 		return host.Maintains(host.PubKey{byte(w.IntN(4))}, w.value("d"))
+	case host.WordOf:
+		return pick(w, "event", "mylib", "extra", "x", strconv.Itoa(w.IntN(w.n+1)))
 	}
 	return w.value(string(name))
 }
@@ -260,13 +264,16 @@ func (w *world) filter() host.Filter {
 	if w.IntN(2) == 0 {
 		f.Kinds = []host.Kind{}
 		for range w.IntN(12) {
-			f.Kinds = append(f.Kinds, pick[host.Kind](w, 0, 1, 3, 5, 7, 10002, 30000, 30617, 40000, 65535, 9))
+			f.Kinds = append(f.Kinds, pick[host.Kind](w, 0, 1, 3, 5, 7, 1111, 1621, 10002, 30000, 30617, 40000, 65535, 9))
 		}
 	}
-	for _, name := range []byte{'e', 'p', 't', 'T', 'd', host.AddressOf, host.MaintainerOf} {
+	for _, name := range []byte{'e', 'p', 't', 'T', 'd', host.AddressOf, host.MaintainerOf, host.WordOf, host.WordOf} {
 		if w.IntN(7) == 0 {
-			values := []string{}
-			for range w.IntN(12) {
+			values, n := []string{}, w.IntN(12)
+			if name == host.WordOf {
+				n = 1
+			}
+			for range n {
 				values = append(values, w.asked(name))
 			}
 			f.Tags = append(f.Tags, host.TagFilter{Name: name, Values: values})

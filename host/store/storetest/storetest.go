@@ -72,6 +72,9 @@ type Store interface {
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
+	Usage(ctx context.Context, keys ...host.UsageKey) ([]host.Usage, error)
+	LargestUsage(ctx context.Context, class host.UsageClass, limit int) ([]host.UsageRow, error)
+	SetGitUsage(ctx context.Context, repository host.UsageKey, bytes int64, limits host.UsageLimits) error
 
 	Check(ctx context.Context, verify func(*host.Event) error, report func(problem string)) (checked int64, err error)
 	Close() error
@@ -104,6 +107,7 @@ func Run(t *testing.T, x Engine) {
 		{"TagValues", testTagValues},
 		{"ManyTags", testManyTags},
 		{"ManyDeletions", testManyDeletions},
+		{"Search", testSearch},
 		{"Rollback", testRollback},
 		{"Fetch", testFetch},
 		{"LookUps", testLookUps},
@@ -126,6 +130,8 @@ func Run(t *testing.T, x Engine) {
 		{"StateSweep", testStateSweep},
 		{"Relays", testRelays},
 		{"Moderation", testModeration},
+		{"Usage", testUsage},
+		{"GitUsage", testGitUsage},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, x) })
 	}
@@ -238,6 +244,7 @@ func Check(t testing.TB, s Store) {
 	if want := s.Total().Events; n != want {
 		t.Errorf("checked %d events, %d are stored", n, want)
 	}
+	checkUsage(t, s)
 }
 
 // Selected returns the texts that the filters select.

@@ -35,7 +35,7 @@ var budgetKey = parser.NewContextKey()
 // when nothing is left.
 type budget struct {
 	ctx   context.Context
-	steps int
+	left  int
 	calls int
 
 	block      ast.Node // whose inlines are parsed
@@ -49,7 +49,7 @@ func budgetOf(pc parser.Context) *budget { return pc.Get(budgetKey).(*budget) }
 
 // charge counts steps.
 func (b *budget) charge(steps int) {
-	if b.steps += steps; b.steps > maxSteps {
+	if b.left -= steps; b.left < 0 {
 		panic(errComplex)
 	}
 	if b.calls++; b.calls%256 == 0 && b.ctx.Err() != nil {

@@ -60,6 +60,10 @@ type Options struct {
 	// Heading is the level of the headings that the text calls the first, 1 to 6.
 	Heading int
 
+	// Steps are those that are left for all texts of a page. Texts are shown as they were written
+	// when there are none. Nil: each text has its own bound only.
+	Steps *int
+
 	// Anchors is a prefix for the ids of headings. Without one, headings have no ids, and links
 	// within the text are texts.
 	Anchors string
@@ -107,7 +111,12 @@ func render(ctx context.Context, source string, o Options) (page string, err err
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	src := []byte(strings.ToValidUTF8(source, "\ufffd"))
-	b := &budget{ctx: ctx}
+	b := &budget{ctx: ctx, left: maxSteps}
+	if o.Steps != nil {
+		b.left = min(b.left, *o.Steps)
+		had := b.left
+		defer func() { *o.Steps -= had - max(b.left, 0) }()
+	}
 	pc := parser.NewContext()
 	pc.Set(budgetKey, b)
 	document := converter.Parser().Parse(text.NewReader(src), parser.WithContext(pc))

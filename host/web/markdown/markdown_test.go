@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"talon/host/web/text"
 	"talon/internal/race"
 )
 
@@ -288,7 +289,7 @@ func tame(t testing.TB, page string) {
 			open = open[:len(open)-1]
 		case html.TextToken:
 			for _, r := range string(z.Text()) {
-				if Invisible(r) || r < ' ' && r != '\n' && r != '\t' {
+				if text.Invisible(r) || r < ' ' && r != '\n' && r != '\t' {
 					t.Fatalf("%U in\n%.2000s", r, page)
 				}
 			}

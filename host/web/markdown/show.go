@@ -5,21 +5,12 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"talon/host/web/text"
 )
 
 // maxMarks bounds the marks above and below one character.
 const maxMarks = 3
-
-// Invisible reports whether a character has no look of its own. Such characters turn the
-// direction of a line, or hide in a name. Joiners and tags are none: they make one emoji of
-// several.
-func Invisible(r rune) bool {
-	const zwnj, zwj = '\u200c', '\u200d'
-	if r == zwnj || r == zwj || r >= 0xe0020 && r <= 0xe007f {
-		return false
-	}
-	return unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Co, r) || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0' || r == utf8.RuneError
-}
 
 // Show returns a text in which invisible characters are replaced by their numbers, such as
 // ⟨U+202E⟩. Control characters other than line feeds and tabs are left out, and so are marks that
@@ -40,7 +31,7 @@ func Show(s string) string {
 			marks = 0
 		case unicode.IsControl(r):
 			continue
-		case Invisible(r):
+		case text.Invisible(r):
 			marks = 0
 			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
 			continue

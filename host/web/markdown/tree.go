@@ -16,6 +16,8 @@ import (
 	"github.com/yuin/goldmark/util"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"talon/host/web/text"
 )
 
 // elements are those that the HTML of a text may have.
@@ -232,8 +234,8 @@ func (w *writer) details(n *html.Node) {
 // heading writes a heading at a level that fits into the page: below that of the page, and at
 // most one below the heading before it.
 func (w *writer) heading(n *html.Node) {
-	text := w.textOf(n)
-	if text == "" && !w.hasImage(n) {
+	title := w.textOf(n)
+	if title == "" && !w.hasImage(n) {
 		w.children(n)
 		return
 	}
@@ -242,7 +244,7 @@ func (w *writer) heading(n *html.Node) {
 	w.level = level
 	attributes := align(n)
 	if w.options.Anchors != "" {
-		if id := slug(text); id != "" {
+		if id := slug(title); id != "" {
 			w.ids[id]++
 			if n := w.ids[id]; n > 1 {
 				id = fmt.Sprintf("%s-%d", id, n-1)
@@ -449,7 +451,7 @@ func boundary(s string) bool {
 // belongs to the sentence around it, and so does a bracket that the URL does not open.
 func urlLength(s string) int {
 	n := strings.IndexFunc(s, func(r rune) bool {
-		return r <= ' ' || r == '<' || r == '>' || r == '"' || r == '`' || r == 0x7f || unicode.IsSpace(r) || Invisible(r)
+		return r <= ' ' || r == '<' || r == '>' || r == '"' || r == '`' || r == 0x7f || unicode.IsSpace(r) || text.Invisible(r)
 	})
 	if n < 0 {
 		n = len(s)

@@ -1,0 +1,137 @@
+// Package gitread reads git repositories for pages: refs, trees, files, commits, their history and
+// what changed between them.
+//
+// It is asked by strangers, so that each question has a bound of time, memory and output. Short
+// questions go to a git that runs already ([gitrepo.ObjectReader]). Questions about history are
+// answered from git's commit-graph file, which package gitread reads itself. Only diffs, blame,
+// archives and searches start a git, in a slot of [gitrepo.ClassPage].
+//
+// Invariants:
+//
+//  1. A repository shows only what its own refs reach. Objects that it shares with others of its
+//     identifier are not found by their ids otherwise.
+//  2. Whoever calls has checked that the repository may be seen. Caches are by object id, and are
+//     asked only for a [Repository].
+//  3. Answers are those of git: the history of a path, and the last change of an entry, are what
+//     git log has.
+package gitread
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"talon/host/bound"
+	"talon/host/gitrepo"
+	"talon/internal/recent"
+)
+
+// ErrNotFound says that there is no such ref, commit or path.
+var ErrNotFound = errors.New("not found in the repository")
+
+// ErrTooLarge says that something is larger than a page shows.
+var ErrTooLarge = gitrepo.ErrTooLarge
+
+// ErrBusy says that too many others are being served.
+var ErrBusy = gitrepo.ErrBusy
+
+// Bounds of one answer.
+const (
+	maxTreeBytes   = 4 << 20 // a tree of 100,000 entries
+	maxCommitBytes = 1 << 20
+	maxDepth       = 64 // of a path
+)
+
+// Reader reads repositories. It is safe for concurrent use.
+type Reader struct {
+	scheduler *gitrepo.Scheduler
+	costly    *bound.Queue // for what takes long
+	cpu       *bound.Rate
+
+	mu    sync.Mutex // guards the fields below
+	trees recent.Map[string, []Entry]
+	sizes recent.Map[string, map[string]int64] // of the files of a tree
+}
+
+// treeBytes is the size of the trees that are remembered; twice as much for those used last.
+const treeBytes = 8 << 20
+
+// costlySlots is how many costly answers are made at a time, of all networks together.
+const costlySlots = 1
+
+// New returns a reader whose git processes work in the slots of a scheduler.
+func New(scheduler *gitrepo.Scheduler) *Reader {
+	return &Reader{
+		scheduler: scheduler,
+		costly: bound.NewQueue(bound.Spec{
+			Name: "costly pages that wait: blame, archives, searches and last changes", Unit: "requests", Total: 16,
+			Yields: "nobody; networks take turns, and the next request gets status 503",
+		}, costlySlots),
+		cpu: bound.NewRate(bound.Spec{
+			Name: "processor time of pages that git makes", Unit: "milliseconds an hour", Network: (2 * time.Minute).Milliseconds(),
+			Yields: "the network that is over its share, while others wait",
+		}, time.Now),
+		trees: recent.Map[string, []Entry]{Size: treeBytes},
+		sizes: recent.Map[string, map[string]int64]{Size: treeBytes},
+	}
+}
+
+// Bounds returns the rows of the table of bounds.
+func (r *Reader) Bounds() []bound.Spec { return []bound.Spec{r.costly.Spec(), r.cpu.Spec()} }
+
+// Repository is one repository as it was when it was opened. It is for one goroutine, and its user
+// closes it.
+type Repository struct {
+	reader *Reader
+	repo   *gitrepo.Repo
+	by     bound.Holder
+	ctx    context.Context
+	refs   gitrepo.Refs
+	byName map[string]int // of refs.List
+
+	objects *gitrepo.ObjectReader // nil before the first question
+}
+
+// Open opens a repository for a client until ctx ends.
+func (r *Reader) Open(ctx context.Context, repo *gitrepo.Repo, by bound.Holder) (*Repository, error) {
+	refs, err := repo.Refs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open a repository: %w", err)
+	}
+	o := &Repository{reader: r, repo: repo, by: by, ctx: ctx, refs: refs, byName: make(map[string]int, len(refs.List))}
+	for i, ref := range refs.List {
+		o.byName[ref.Name] = i
+	}
+	return o, nil
+}
+
+// Close gives back what the repository uses.
+func (r *Repository) Close() {
+	if r.objects != nil {
+		r.objects.Close()
+	}
+}
+
+// object returns an object of a kind, of at most limit bytes.
+func (r *Repository) object(kind, id string, limit int64) ([]byte, error) {
+	if err := r.openObjects(); err != nil {
+		return nil, err
+	}
+	got, content, err := r.objects.Object(id, limit)
+	if errors.Is(err, gitrepo.ErrNoObject) {
+		return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	if err == nil && got != kind {
+		return nil, fmt.Errorf("%w: %s is a %s and no %s", ErrNotFound, id, got, kind)
+	}
+	return content, err
+}
+
+func (r *Repository) openObjects() (err error) {
+	if r.objects == nil {
+		r.objects, err = r.repo.ObjectReader(r.ctx)
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"talon/host/bound"
+	"talon/host/gitread"
+	"talon/host/web/code"
+	"talon/sdk/grasp"
+)
+
+// below is a path below the page of a repository.
+type below struct {
+	repo grasp.Repo
+	base string // the path of the repository's page, as links have it: without .git
+	rest string // what follows, escaped; not empty
+}
+
+// parseBelow takes apart a path below the page of a repository, with or without .git. The endpoints
+// of git are not among them.
+func parseBelow(escaped string) (below, bool) {
+	npub, rest, ok := strings.Cut(strings.TrimPrefix(escaped, "/"), "/")
+	segment, rest, more := strings.Cut(rest, "/")
+	if !ok || !more || rest == "" {
+		return below{}, false
+	}
+	repo, ok := parseRepo(npub, segment)
+	if !ok {
+		return below{}, false
+	}
+	return below{repo, basePath(repo), rest}, true
+}
+
+// parseRepo returns the repository of the first two segments of a path.
+func parseRepo(npub, segment string) (grasp.Repo, bool) {
+	p, err := grasp.ParsePath("/" + npub + "/" + segment)
+	if err != nil {
+		p, err = grasp.ParsePath("/" + npub + "/" + segment + ".git")
+	}
+	return p.Repo, err == nil && !p.PRs
+}
+
+// basePath returns the path that links to pages of a repository begin with: without .git, unless the
+// identifier itself ends so.
+func basePath(repo grasp.Repo) string {
+	if strings.HasSuffix(repo.Identifier, ".git") {
+		return repo.Path()
+	}
+	return strings.TrimSuffix(repo.Path(), ".git")
+}
+
+// serveCode answers a request for what is in a repository.
+func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
+	kind := code.KindOf(at.rest)
+	queue := h.code
+	if kind == code.KindMiddling {
+		queue = h.middling
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
+	defer cancel()
+	err := queue.Acquire(ctx, bound.Holder{Addr: h.cfg.Client(r)})
+	if err == nil {
+		if kind == code.KindFile {
+			err = h.sendFile(w, r, at, queue)
+		} else {
+			err = h.sendCode(ctx, w, r, at)
+			queue.Release()
+		}
+	}
+	switch {
+	case err == nil:
+	case r.Context().Err() != nil:
+		// Nobody waits for an answer.
+	case errors.Is(err, gitread.ErrNotFound):
+		h.answer(w, r, http.StatusNotFound, "message", notInRepository)
+	case ctx.Err() != nil, code.IsBusy(err):
+		w.Header().Set("Retry-After", "5")
+		h.answer(w, r, http.StatusServiceUnavailable, "message", busy)
+	case errors.Is(err, gitread.ErrTooLarge):
+		h.answer(w, r, http.StatusForbidden, "message", tooLarge)
+	default:
+		h.cfg.Log.Error("make a page of code", "path", r.URL.Path, "err", err)
+		h.answer(w, r, http.StatusInternalServerError, "message", failed)
+	}
+}
+
+// codeRequest returns the request for what is in a repository, after it has checked that the
+// repository may be seen. It fails with gitread.ErrNotFound.
+func (h *Handler) codeRequest(ctx context.Context, r *http.Request, at below) (*code.Request, error) {
+	a, err := h.read.announced(ctx, at.repo)
+	if err != nil {
+		return nil, err
+	}
+	if a.stored == nil {
+		return nil, gitread.ErrNotFound
+	}
+	repo, err := h.git.Repository(ctx, address(at.repo))
+	if err != nil {
+		return nil, err
+	}
+	if repo == nil {
+		return nil, gitread.ErrNotFound
+	}
+	name := identifier(at.repo.Identifier)
+	return &code.Request{
+		HTTP: r, Repo: repo, By: bound.Holder{Addr: h.cfg.Client(r)},
+		Name: orElse(line(a.stored.Name, maxName), name), Identifier: name,
+		Base: at.base, Clone: h.urls(r).git(at.repo.Path()), About: a.stored.Name, Rest: at.rest,
+	}, nil
+}
+
+// sendCode makes and sends a page of code. REQUIRES: a turn.
+func (h *Handler) sendCode(ctx context.Context, w http.ResponseWriter, r *http.Request, at below) error {
+	q, err := h.codeRequest(ctx, r, at)
+	if err != nil {
+		return err
+	}
+	page, err := h.pages.Page(ctx, q)
+	if err != nil {
+		return err
+	}
+	to := w.Header()
+	to.Set("Content-Security-Policy", codePolicy)
+	switch {
+	case page.Location != "":
+		to.Set("Location", page.Location)
+		to.Set("Cache-Control", "public, no-cache")
+		w.WriteHeader(page.Status)
+		return nil
+	case page.Status == http.StatusNotModified:
+		h.send(w, r, page.Status, nil, page.ETag)
+		return nil
+	}
+	if body, ok := h.render(w, r, page.Template, page.Content); ok {
+		h.send(w, r, page.Status, body, page.ETag)
+	}
+	return nil
+}
+
+// sendFile makes and sends another answer about code. It gives the turn back before it waits for
+// the client.
+func (h *Handler) sendFile(w http.ResponseWriter, r *http.Request, at below, queue *bound.Queue) error {
+	file, err := func() (*code.File, error) {
+		defer queue.Release()
+		q, err := h.codeRequest(r.Context(), r, at)
+		if err != nil {
+			return nil, err
+		}
+		return h.pages.File(r.Context(), q)
+	}()
+	if err != nil {
+		return err
+	}
+	defer file.End()
+	file.WriteHead(w)
+	if r.Method == http.MethodHead || file.Status != http.StatusOK {
+		return nil
+	}
+	if err := file.WriteBody(w); err != nil {
+		h.cfg.Log.Debug("send a file", "path", r.URL.Path, "err", err)
+		if file.Body == nil {
+			panic(http.ErrAbortHandler) // the client must not take a part for the whole
+		}
+	}
+	return nil
+}
+
+var (
+	notInRepository = message{
+		"Not in this repository",
+		"There is no repository under this address, or it has no such file, branch, tag or commit.",
+		"Check the address. A branch or a file may have been renamed or removed since somebody linked to it.",
+	}
+	tooLarge = message{
+		"Too large for a page",
+		"This would be larger than a page of this service may be.",
+		"Clone the repository and look at it with git.",
+	}
+)

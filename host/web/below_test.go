@@ -1,0 +1,222 @@
+package web
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"talon/host/gitrepo"
+	"talon/internal/testkit"
+)
+
+// repository makes a repository on disk from a work tree with commits.
+func (w *world) repository(identifier, workTree string) *gitrepo.Repo {
+	w.t.Helper()
+	git, err := gitrepo.Find(w.t.Context(), "git", gitrepo.DefaultOptions)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	root, err := gitrepo.Open(git, filepath.Join(w.t.TempDir(), "git"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(root.Close)
+	name, err := gitrepo.ParseName(npub("owl"), identifier)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	repo := root.Repo(name)
+	unlock, err := repo.Lock(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer unlock()
+	if err := repo.Init(w.t.Context(), gitrepo.SHA1); err != nil {
+		w.t.Fatal(err)
+	}
+	testkit.Git(w.t, workTree, "push", "--quiet", repo.Dir(), "refs/*:refs/*")
+	testkit.Git(w.t, repo.Dir(), "symbolic-ref", "HEAD", "refs/heads/main")
+	return repo
+}
+
+// serve makes the page of a repository with a work tree.
+func (w *world) serveCodeOf(identifier, workTree string) {
+	e := announce("owl", identifier)
+	w.host(w.publish(e))
+	address, _ := e.Address()
+	on := w.repos[address]
+	on.git = w.repository(identifier, workTree)
+	w.repos[address] = on
+}
+
+// workTree makes a work tree with files and a commit.
+func workTree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	testkit.Git(t, dir, "init", "-q", "-b", "main")
+	for name, content := range files {
+		write(t, filepath.Join(dir, name), content)
+	}
+	testkit.Git(t, dir, "add", "-A")
+	testkit.Git(t, dir, "commit", "-q", "-m", "The files")
+	return dir
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTreeAndBlob opens folders and files by branch, by tag and by commit, with and without .git.
+func TestTreeAndBlob(t *testing.T) {
+	w := newWorld(t)
+	dir := workTree(t, map[string]string{
+		"README": "hello\n", "src/main.c": "int main(void) { return 0; } /* end */\n", "info/refs": "not git's\n", "empty": "", "binary": "\x00\x01", "page.html": "<script>alert(1)</script>\n",
+	})
+	testkit.Git(t, dir, "branch", "topic/one")
+	testkit.Git(t, dir, "tag", "-a", "-m", "v1", "v1")
+	if err := os.Symlink("src/main.c", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Git(t, dir, "add", "-A")
+	testkit.Git(t, dir, "commit", "-q", "-m", "A link")
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest"
+	id := strings.TrimSpace(testkit.Git(t, dir, "rev-parse", "main"))
+
+	if got := w.get(base+"/tree").status(t, http.StatusFound); got.Header().Get("Location") != base+"/tree/main" {
+		t.Errorf("the tree without a ref leads to %q", got.Header().Get("Location"))
+	}
+	for _, ref := range []string{"main", "topic/one", "v1", id, "HEAD", "refs/heads/main", "refs/tags/v1"} {
+		for _, base := range []string{base, base + ".git"} {
+			d := w.get(base+"/tree/"+ref).status(t, 200)
+			d.has(t, "README", "src", "empty")
+			d.tame(t)
+			w.get(base+"/tree/"+ref+"/src").status(t, 200).has(t, "main.c")
+			d = w.get(base+"/blob/"+ref+"/src/main.c").status(t, 200)
+			d.has(t, "1 int main ( void ) { return 0 ; } /* end */", "1 line, C")
+			d.tame(t)
+			w.get(base+"/blob/"+ref+"/info/refs").status(t, 200).has(t, "not git's")
+		}
+	}
+	w.get(base+"/blob/main/link").status(t, 200).has(t, "A symbolic link to src/main.c")
+	w.get(base+"/blob/main/empty").status(t, 200).has(t, "The file is empty")
+	w.get(base+"/blob/main/binary").status(t, 200).has(t, "binary file")
+	page := w.get(base+"/blob/main/page.html").status(t, 200)
+	page.has(t, "<script > alert ( 1 ) </script >")
+	page.tame(t)
+	marked := w.get(base+"/blob/main/src/main.c?l=1").status(t, 200)
+	if !strings.Contains(marked.Body.String(), `class="l m" id="L1"`) {
+		t.Error("the line is not marked")
+	}
+	for _, path := range []string{
+		"/tree/nothing", "/tree/main/nothing", "/blob/main/README/x", "/blob/main/%2e%2e/README", "/blob/main/../README", "/tree/" + strings.Repeat("0", 40), "/raw/main/src",
+		"/tree/main//src", "/blob/main/a%00b", "/tree/refs/heads", "/nothing/main", "/blob/main%2FREADME", "/tree/" + id[:39],
+	} {
+		w.get(base+path).status(t, 404)
+	}
+	d := w.get(base + "/tree/main/src")
+	again := w.get(base+"/tree/main/src", func(r *http.Request) { r.Header.Set("If-None-Match", d.Header().Get("ETag")) })
+	again.status(t, 304)
+}
+
+// TestRaw checks that a file never runs in the origin of the service.
+func TestRaw(t *testing.T) {
+	w := newWorld(t)
+	large := strings.Repeat("0123456789abcdef", 100_000)
+	dir := workTree(t, map[string]string{
+		"page.html": "<script>alert(1)</script>", "image.svg": "<svg xmlns='http://www.w3.org/2000/svg'><script>x</script></svg>", "doc.pdf": "%PDF-\x00", "a.js": "alert(1)", "large.txt": large,
+		"x.png": "\x89PNG", `a"b;c.bin`: "\x00",
+	})
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest/raw/main/"
+	for name, want := range map[string][2]string{
+		"page.html": {"text/plain; charset=utf-8", ""}, "image.svg": {"image/svg+xml", ""}, "doc.pdf": {"application/octet-stream", "doc.pdf"},
+		"a.js": {"text/plain; charset=utf-8", ""}, "large.txt": {"application/octet-stream", "large.txt"}, "x.png": {"image/png", ""},
+		"a%22b%3Bc.bin": {"application/octet-stream", `filename="a_b_c.bin"`},
+	} {
+		got := w.raw(base + name)
+		h := got.Header()
+		if got.Code != 200 || h.Get("Content-Type") != want[0] || !strings.Contains(h.Get("Content-Disposition"), want[1]) || (want[1] == "") != (h.Get("Content-Disposition") == "") {
+			t.Errorf("%s: %d %v", name, got.Code, h)
+		}
+		if csp := h.Get("Content-Security-Policy"); !strings.Contains(csp, "sandbox") || !strings.HasPrefix(csp, "default-src 'none'") || h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", name, h)
+		}
+	}
+	if got := w.raw(base + "large.txt"); got.Body.String() != large || got.Header().Get("Content-Length") != itoa(len(large)) {
+		t.Errorf("a large file has %d bytes of %d", got.Body.Len(), len(large))
+	}
+	if n := testScheduler.Load(gitrepo.ClassPage).Working; n != 0 {
+		t.Errorf("%d slots are not given back", n)
+	}
+}
+
+// TestHostileTree shows names that try to be more than names.
+func TestHostileTree(t *testing.T) {
+	w := newWorld(t)
+	names := []string{
+		`<script>alert(1)<`, `"><img src=x onerror=alert(1)>`, "a\u202egnp.exe", "new\nline", "\xff\xfe", "javascript:alert(1)", "a?b=c#d", "%2e%2e", "100%", " blank ", "a\\b", "{{.}}", "-rf", strings.Repeat("W", 240),
+	}
+	files := map[string]string{}
+	for _, name := range names {
+		files[name] = "text of " + name + "\n" + strings.Join(hostile, "\n")
+	}
+	dir := workTree(t, files)
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest"
+	d := w.get(base+"/tree/main").status(t, 200)
+	d.tame(t)
+	found := 0
+	for _, href := range d.hrefs() {
+		if strings.HasPrefix(href, base+"/blob/main/") {
+			found++
+			blob := w.get(href).status(t, 200)
+			blob.tame(t)
+			if raw := w.raw(strings.Replace(href, "/blob/", "/raw/", 1)); raw.Code != 200 || !strings.HasPrefix(raw.Body.String(), "text of ") {
+				t.Errorf("%s: %d", href, raw.Code)
+			}
+		}
+	}
+	if found != len(names) {
+		t.Errorf("%d of %d files have a page: %q", found, len(names), d.hrefs())
+	}
+	slices.Sort(names)
+}
+
+// TestHiddenRepository shows nothing of a repository that is not served, whatever the caches have.
+func TestHiddenRepository(t *testing.T) {
+	w := newWorld(t)
+	dir := workTree(t, map[string]string{"secret": "a secret\n"})
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest"
+	paths := []string{"/tree/main", "/blob/main/secret", "/raw/main/secret"}
+	for _, path := range paths {
+		if got := w.raw(base + path); got.Code != 200 {
+			t.Errorf("%s: %d", path, got.Code)
+		}
+	}
+	address, _ := announce("owl", "nest").Address()
+	on := w.repos[address]
+	delete(w.repos, address)
+	for _, path := range paths {
+		if got := w.raw(base + path); got.Code != 404 || strings.Contains(got.Body.String(), "secret\n") {
+			t.Errorf("%s of a hidden repository: %d", path, got.Code)
+		}
+	}
+	w.repos[address] = on
+	w.stored = nil
+	for _, path := range paths {
+		if got := w.raw(base + path); got.Code != 404 {
+			t.Errorf("%s without an announcement: %d", path, got.Code)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package code
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"talon/host/gitread"
+)
+
+// maxBuffered is the largest file that is sent from memory. Git sends larger ones.
+const maxBuffered = 1 << 20
+
+// File is an answer that is no page.
+type File struct {
+	Status      int
+	ContentType string
+	Disposition string // "" if a browser may show it
+	ETag        string
+	Location    string // of a redirect
+	Body        []byte
+	Size        int64 // -1 if it is not known
+
+	Stream *gitread.Stream // writes the answer, if Body is nil
+}
+
+// End gives back what the file uses. The server calls it at the end of each answer.
+func (f *File) End() {
+	if f.Stream != nil {
+		f.Stream.End()
+	}
+}
+
+// FilePolicy is the content security policy of each File: nothing in it runs, loads anything, or
+// has the origin of the service.
+const FilePolicy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+// raw makes the content of a file.
+func (p *Pages) raw(q *Request, segments []string) (*File, error) {
+	t, at, err := q.git.Resolve(segments)
+	if err != nil {
+		return nil, err
+	}
+	if len(at) == 0 {
+		return nil, gitread.ErrNotFound
+	}
+	root, err := q.git.RootTree(t)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := q.git.At(root, at)
+	if err != nil {
+		return nil, err
+	}
+	if entry.Mode == gitread.ModeTree || entry.Mode == gitread.ModeCommit {
+		return nil, gitread.ErrNotFound
+	}
+	size, err := q.git.Size(entry.ID)
+	if err != nil {
+		return nil, err
+	}
+	name := at[len(at)-1]
+	f := &File{Status: http.StatusOK, ETag: `"` + entry.ID + `"`, Size: size}
+	if Matches(q.HTTP, f.ETag) {
+		return &File{Status: http.StatusNotModified, ETag: f.ETag}, nil
+	}
+	if size <= maxBuffered {
+		if f.Body, err = q.git.Blob(entry.ID, maxBuffered); err != nil {
+			return nil, err
+		}
+		f.setType(name, f.Body)
+		return f, nil
+	}
+	if f.Stream, err = q.git.BlobStream(entry.ID); err != nil {
+		return nil, err
+	}
+	f.setType(name, nil)
+	return f, nil
+}
+
+// setType says what a browser may do with a file of a name. Content is nil if it is not known.
+func (f *File) setType(name string, content []byte) {
+	m := mediaOf(name)
+	switch {
+	case m.contentType != "":
+		f.ContentType = m.contentType
+	case content != nil && !isBinary(content):
+		f.ContentType = "text/plain; charset=utf-8"
+		if !utf8.Valid(content) {
+			f.ContentType = "text/plain"
+		}
+	default:
+		f.ContentType = "application/octet-stream"
+		f.Disposition = disposition(name)
+	}
+}
+
+// disposition has a browser save a file under a name.
+func disposition(name string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || strings.ContainsRune(`"\/%;`, r) {
+			return '_'
+		}
+		return r
+	}, strings.ToValidUTF8(name, "_"))
+	return fmt.Sprintf(`attachment; filename="%s"; filename*=UTF-8''%s`, plain, url.PathEscape(strings.ToValidUTF8(name, "_")))
+}
+
+// WriteHead writes the head of an answer.
+func (f *File) WriteHead(w http.ResponseWriter) {
+	to := w.Header()
+	to.Set("Content-Security-Policy", FilePolicy)
+	to.Set("Cache-Control", "public, no-cache")
+	if f.ETag != "" {
+		to.Set("ETag", f.ETag)
+	}
+	if f.Location != "" {
+		to.Set("Location", f.Location)
+	}
+	if f.ContentType != "" {
+		to.Set("Content-Type", f.ContentType)
+	}
+	if f.Disposition != "" {
+		to.Set("Content-Disposition", f.Disposition)
+	}
+	if f.Status == http.StatusOK && f.Size >= 0 {
+		to.Set("Content-Length", strconv.FormatInt(f.Size, 10))
+	}
+	w.WriteHeader(f.Status)
+}
+
+// WriteBody writes the rest of an answer.
+func (f *File) WriteBody(w http.ResponseWriter) error {
+	if f.Stream != nil {
+		_, err := f.Stream.WriteTo(w)
+		return err
+	}
+	_, err := w.Write(f.Body)
+	return err
+}
