@@ -1,10 +1,9 @@
 package audience
 
 import (
-	"cmp"
 	"context"
-	"hash/fnv"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"talon/host"
@@ -17,6 +16,9 @@ type Modules interface {
 
 	// Audiences returns a text that changes with the modules and their settings, empty for none.
 	Audiences() string
+
+	// AudienceVersion is another number for another text.
+	AudienceVersion() uint64
 
 	// Complete is false while a module that should run does not: nothing is asked again then.
 	Complete() bool
@@ -38,11 +40,16 @@ type Config struct {
 type Audiences struct {
 	cfg   Config
 	repos *repositories
+
+	settled atomic.Uint64 // version for which stored events were, or are, asked about
+	other   atomic.Bool   // a decision was made by another version
 }
 
 // New returns Audiences that know of no repository before Load.
 func New(cfg Config) *Audiences {
-	return &Audiences{cfg: cfg, repos: newRepositories()}
+	a := &Audiences{cfg: cfg, repos: newRepositories()}
+	a.settled.Store(cfg.Modules.AudienceVersion())
+	return a
 }
 
 // Audience returns who may receive an event, nil for everybody. A nil reader of facts stands for
@@ -51,6 +58,9 @@ func (a *Audiences) Audience(ctx context.Context, e *host.Event, facts *host.Fac
 	own, err := a.own(ctx, e, facts, now)
 	if err != nil {
 		return nil, err
+	}
+	if a.cfg.Modules.AudienceVersion() != a.settled.Load() && !a.other.Load() {
+		a.other.Store(true)
 	}
 	return inherited(own, a.repos.of(e)), nil
 }
@@ -89,11 +99,7 @@ func (a *Audiences) With(e *host.Event, own *host.Audience, pending []*host.Even
 }
 
 // Version changes when other modules answer.
-func (a *Audiences) Version() uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(a.cfg.Modules.Audiences()))
-	return cmp.Or(h.Sum64(), 1)
-}
+func (a *Audiences) Version() uint64 { return a.cfg.Modules.AudienceVersion() }
 
 // Committed follows commits, before a decision can rest on them.
 func (a *Audiences) Committed(published []host.Published, removed []*host.Event, held []host.HeldChange) {

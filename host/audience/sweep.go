@@ -37,6 +37,9 @@ type Change struct {
 const (
 	About       = "audience"
 	keySettings = "settings"
+
+	// unsettled takes the place of settings while stored answers are for several.
+	unsettled = "?"
 )
 
 const (
@@ -84,29 +87,40 @@ func (a *Audiences) Load(ctx context.Context) error {
 }
 
 // Run asks again about the stored events whenever the modules or their settings have changed, and
-// has the changes applied, until ctx ends.
+// has the changes applied, until ctx ends. An answer about an event that was accepted in the last
+// second before a crash may be for older settings.
 func (a *Audiences) Run(ctx context.Context, apply func(ctx context.Context, list []Change) error) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	failed := ""
+	var before string // that the stored answers are for
+	known, failed := false, ""
 	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+		settings, version := a.cfg.Modules.Audiences(), a.cfg.Modules.AudienceVersion()
+		if !known {
+			stored, err := a.cfg.Store.Relay(ctx, About, keySettings)
+			if known = err == nil; known && stored != nil {
+				_ = json.Unmarshal(stored, &before) // one that cannot be read is another
+			}
 		}
-		settings := a.cfg.Modules.Audiences()
-		stored, err := a.cfg.Store.Relay(ctx, About, keySettings)
-		if err != nil {
-			continue // the database is away
+		if known && before != settings && before != unsettled {
+			// From here on events have answers for other settings, whatever happens next.
+			if a.save(ctx, unsettled) == nil {
+				before = unsettled
+			}
 		}
-		var before string
-		if stored != nil {
-			_ = json.Unmarshal(stored, &before) // one that cannot be read is another
+		if known && before == settings && a.other.Load() {
+			before = unsettled
 		}
-		if before == settings || !a.cfg.Modules.Complete() {
+		if before != unsettled || !a.cfg.Modules.Complete() {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
 			continue
 		}
+		a.settled.Store(version)
+		a.other.Store(false)
 		began := a.cfg.Now()
 		changed, err := a.sweep(ctx, settings, apply)
 		switch {
@@ -115,9 +129,14 @@ func (a *Audiences) Run(ctx context.Context, apply func(ctx context.Context, lis
 		case err != nil && err.Error() != failed:
 			failed = err.Error()
 			a.cfg.Log.Error("ask modules again who receives stored events", "err", err)
-		case err == nil:
-			failed = ""
+		case err == nil && changed >= 0:
+			failed, before = "", settings
 			a.cfg.Log.Info("asked modules again who receives stored events", "changed", changed, "time", a.cfg.Now().Sub(began).Round(time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
 		}
 	}
 }
@@ -141,7 +160,7 @@ func (a *Audiences) sweep(ctx context.Context, settings string, apply func(ctx c
 	}
 	s.rest()
 	if a.cfg.Modules.Audiences() != settings || !a.cfg.Modules.Complete() {
-		return 0, nil // the next look begins again
+		return -1, nil // the next look begins again
 	}
 	// Those that narrow an audience go first: nobody receives what was to be withheld because
 	// the process ended in between.
@@ -151,11 +170,16 @@ func (a *Audiences) sweep(ctx context.Context, settings string, apply func(ctx c
 			return 0, err
 		}
 	}
+	return len(s.changes), a.save(ctx, settings)
+}
+
+// save notes for which settings the stored answers are.
+func (a *Audiences) save(ctx context.Context, settings string) error {
 	text, err := json.Marshal(settings)
-	if err == nil {
-		err = a.cfg.Store.SaveRelays(ctx, About, map[string][]byte{keySettings: text})
+	if err != nil {
+		return err
 	}
-	return len(s.changes), err
+	return a.cfg.Store.SaveRelays(ctx, About, map[string][]byte{keySettings: text})
 }
 
 // width orders audiences: those that few receive come first.

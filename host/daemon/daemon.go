@@ -179,7 +179,11 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	}
 	p.backups.full = core.Space.Full
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, p.health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	front := &authGit{
+		next: d.front(p.git, p.pages, p.registry, p.health), service: d.cfg.Service(),
+		verify: schnorr.Verify, reader: core.Plugins.Reader, now: time.Now,
+	}
+	rc := d.relayConfig(front, describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,

@@ -142,7 +142,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Full:      core.Space.Full,
 		IsPath:    repos.IsPath,
 		NotFound:  pages,
-	}, f, f)
+	}, visibleGit{f, core.Audiences}, f)
 }
 
 // orProcessors returns an operator's number, or if it is 0 the given number for each
@@ -168,7 +168,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
-	}, web.Deps{Facts: publicFacts{core.Store}, Git: repositories, Code: gitread.New(core.Disk.Announced.Scheduler())})
+	}, web.Deps{Facts: publicFacts{core.Store}, Git: publicGit{repositories, core.Audiences}, Code: gitread.New(core.Disk.Announced.Scheduler())})
 }
 
 // searchOf tells the pages how the hunt goes, if there is one.

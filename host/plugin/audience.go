@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ type audiences struct {
 	candidates []*guest.Candidates // of those that enforce
 	shadows    []*guest.Candidates
 	settings   string // changes with the plugins and their settings
+	version    uint64 // hash of settings
 	sets       []audienceSet
 }
 
@@ -42,6 +44,9 @@ func newAudiences(c *chain) (a audiences) {
 			a.sets = append(a.sets, audienceSet{l.name + "/" + s.Name, s.Name, l.generation})
 		}
 	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(a.settings))
+	a.version = h.Sum64()
 	return a
 }
 
@@ -126,6 +131,9 @@ func (c *chain) restrict(ctx context.Context, q *question, t *trace) error {
 // with their settings. It is empty if there are none.
 func (r *Registry) Audiences() string { return r.current.Load().audiences.settings }
 
+// AudienceVersion is another number for another text of Audiences.
+func (r *Registry) AudienceVersion() uint64 { return r.current.Load().audiences.version }
+
 // Complete reports whether every plugin of the folder runs, or an earlier version of it.
 func (r *Registry) Complete() bool {
 	r.inspecting.Lock()
@@ -135,7 +143,7 @@ func (r *Registry) Complete() bool {
 			return false
 		}
 	}
-	return len(r.problems) == 0 && r.notCurrent() == nil
+	return r.notCurrent() == nil
 }
 
 // AudienceKinds returns the kinds of the events about which plugins are asked, nil for none, and
