@@ -20,7 +20,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm bundle build run test race race-all lint check check-quick e2e devnet cluster lab scale seeds guides fuzz nightly attack bench bench-set clean
+.PHONY: help tools wasm bundle build run test race race-all lint check check-quick e2e devnet cluster lab scale pages seeds guides fuzz nightly attack bench bench-set clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,10 @@ e2e: build ## the real binary with clients that are not ours (nostr-tools, ngit,
 scale: tools ## tests that cost more than make test has time for: large inputs, many rounds, a release used from outside
 	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 $(PACKAGES)
 
+pages: tools ## every page in Chromium, in two sizes and two themes, with axe-core, and every link of them
+	npm ci --prefix testdata/chromium --no-audit --no-fund --loglevel=error
+	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./host/web -run TestChromium
+
 devnet: tools ## sync and the hunt in larger networks than make test has, and strategies beside relays as they are, minutes
 	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./cmd/internal/devnet
 	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestInvariants -timeout 2h ./cmd/internal/lab/engine
@@ -102,7 +106,7 @@ guides: tools ## every page for authors of modules, followed literally up to a r
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s
 
-nightly: scale devnet seeds race-all fuzz attack ## what takes hours: large networks and inputs, races everywhere, fuzzing, attacks
+nightly: scale pages devnet seeds race-all fuzz attack ## what takes hours: large networks and inputs, races everywhere, fuzzing, attacks
 
 attack: build ## attack bin/talon on loopback in every known way, and report what honest people notice, 20 minutes
 	@scripts/attack

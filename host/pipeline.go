@@ -245,6 +245,20 @@ func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
 	o.Held = append(o.Held, more.Held...)
 }
 
+// Takedown lists events that the operator takes out of sight, removes for good, or shows again.
+// Dropped events go because nothing justifies them any more. Their ids are not noted, so that sync
+// may bring them again.
+type Takedown struct{ Hide, Purge, Drop, Show []ID }
+
+// TakedownOutcome is what a takedown did. It is final only when its transaction has been
+// committed.
+type TakedownOutcome struct {
+	Published []Published // hidden events that are shown again
+	Removed   []*Event    // stored events that are not any more
+	Held      []HeldChange
+	Purged    int64 // events that were removed for good, hidden ones included
+}
+
 // ReleaseRequest reports that git data has come. It goes through the same pipeline as
 // events.
 type ReleaseRequest struct {

@@ -79,6 +79,9 @@ func (c *check) run(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, _ 
 	}
 	wrong := c.problems
 	repositories, err := c.repositories(cmd.Context(), cfg, db)
+	if err == nil && c.depth != checkNothing {
+		err = c.gitUsage(cmd.Context(), cfg, db)
+	}
 	c.progress.end()
 	if err != nil {
 		return err

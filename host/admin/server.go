@@ -12,7 +12,7 @@
 //     through its opened folder, since its own address holds 108 bytes only.
 //  4. Every request is bounded in bytes and in time, and one change runs at a time.
 //
-// The package changes nothing itself; [Plugins], [Hunt] and [Backups] do.
+// The package changes nothing itself; [Plugins], [Hunt], [Backups] and [Moderator] do.
 package admin
 
 import (
@@ -109,7 +109,10 @@ type API struct {
 	Sync    Sync  // nil if no relay is followed
 	Nodes   Nodes // nil if this process is the only one of the relay
 	Backups Backups
-	Reload  func() ([]config.Change, error) // reads the configuration again
+
+	Moderator Moderator
+
+	Reload func() ([]config.Change, error) // reads the configuration again
 
 	Panics *contain.Guard // around each request; may be nil
 }
@@ -164,6 +167,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("POST "+pathSet, h.change("set", h.set))
 	mux.HandleFunc("GET "+pathRecord, h.record)
 	mux.HandleFunc("POST "+pathBackup, h.backup)
+	mux.HandleFunc("POST "+pathModerate, h.moderate)
 	mux.HandleFunc("POST "+pathReload, answerBy(h.reload))
 	for _, r := range h.ofRoles() {
 		mux.HandleFunc(r.pattern, h.whereRole(r))

@@ -121,6 +121,9 @@ func (a *Audiences) Committed(published []host.Published, removed []*host.Event,
 	}
 }
 
+// Unsettle has Run ask again about all stored events: some have come back with an old answer.
+func (a *Audiences) Unsettle() { a.other.Store(true) }
+
 // Repository returns who may see a repository, by the address of its announcement: nil for
 // everybody.
 func (a *Audiences) Repository(address host.Address) *host.Audience {

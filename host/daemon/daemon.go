@@ -28,6 +28,7 @@ import (
 	"talon/host/contain"
 	"talon/host/githttp"
 	"talon/host/ingest/retry"
+	"talon/host/moderation/enforce"
 	"talon/host/plugin/guest"
 	"talon/host/relay"
 	"talon/host/relaysync"
@@ -142,12 +143,14 @@ type parts struct {
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
+	orphans    *orphanRole
 	git        *githttp.Handler
 	pages      *web.Handler
 	relay      *relay.Relay
 	ticks      *ticks
 	sync       *syncRole // nil if nothing is synced
 	backups    *backups
+	enforcer   *enforce.Enforcer
 	database   reachability
 	guards     []*contain.Guard
 }
@@ -168,6 +171,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.hunter, err = d.openHunt(ctx, core, p.reconciler); err != nil {
 		return nil, err
 	}
+	if p.orphans, err = d.openOrphans(ctx, core); err != nil {
+		return nil, err
+	}
 	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
 		return nil, err
 	}
@@ -178,6 +184,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	p.backups.full = core.Space.Full
+	p.enforcer = core.newEnforcer(nil)
 	p.ticks = d.openTicks(core)
 	front := &authGit{
 		next: d.front(p.git, p.pages, p.registry, p.health), service: d.cfg.Service(),
@@ -231,6 +238,7 @@ func (p *parts) followers() []follower {
 		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
+	list = append(list, follower{publish: p.orphans.Publish, follow: p.orphans.Follow})
 	if p.hunter != nil {
 		list = append(list, follower{follow: repos.Hunt{Hunter: *p.hunter}.Follow})
 	}
@@ -287,7 +295,9 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
 	bring(p.core.Users.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Reload: d.Reload, Panics: d.admin}
+	bring(p.orphans.Run)
+	bring(p.enforcer.Run)
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer}, Reload: d.Reload, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)

@@ -2,11 +2,17 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
+	"talon/host"
+	"talon/host/admin"
+	"talon/host/config"
 	"talon/host/moderation"
+	"talon/host/moderation/enforce"
 )
 
 // loadModeration reads the moderation log, and brings the database and the copy outside it in
@@ -67,4 +73,53 @@ func (c *Core) copyModeration(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// newEnforcer returns what carries out the moderation log.
+func (c *Core) newEnforcer(purged func(ctx context.Context, repo host.Address) error) *enforce.Enforcer {
+	return enforce.New(enforce.Config{
+		Log: c.Moderation, Store: c.Store, Pipeline: c.Pipeline, Logger: c.log, Now: time.Now, Shared: c.Node != nil, Purged: purged,
+	})
+}
+
+// moderator is the moderation log as the operator's socket has it.
+type moderator struct{ *enforce.Enforcer }
+
+func (m moderator) Moderate(ctx context.Context, ask admin.Moderate, progress func(enforce.Progress)) (out admin.Moderated, err error) {
+	out.DryRun = ask.DryRun
+	if !ask.DryRun {
+		out.Rows, out.Done, err = m.Enforcer.Moderate(ctx, ask.Rows, progress)
+		return out, err
+	}
+	for i := range ask.Rows {
+		one, err := m.Count(ctx, &ask.Rows[i])
+		if err != nil {
+			return out, err
+		}
+		out.Done.Events += one.Events
+		out.Done.Bytes += one.Bytes
+		out.Done.Repositories += one.Repositories
+		progress(out.Done)
+	}
+	return out, nil
+}
+
+// Moderate adds rows to the moderation log of a server that does not run, and carries them out.
+func Moderate(ctx context.Context, cfg *config.Config, log *slog.Logger, ask admin.Moderate, progress func(enforce.Progress)) (out admin.Moderated, err error) {
+	core, err := OpenCore(ctx, cfg, log, false)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, core.Close(context.WithoutCancel(ctx))) }()
+	enforcer := core.newEnforcer(nil)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	enforcing, end := context.WithCancel(running)
+	stopped, ended := make(chan error, 1), make(chan error, 1)
+	go func() { stopped <- core.Run(running) }()
+	go func() { ended <- enforcer.Run(enforcing) }()
+	out, err = moderator{enforcer}.Moderate(ctx, ask, progress)
+	end()
+	err = errors.Join(err, <-ended)
+	stop()
+	return out, errors.Join(err, <-stopped)
 }

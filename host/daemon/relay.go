@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"runtime"
 	"time"
 
@@ -46,6 +47,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 	limits.NegIdle = cfg.NegIdle
 	limits.QueryTime = cfg.QueryTime
 	limits.PingInterval = cfg.Ping
+	limits.PongTime = min(limits.PongTime, cfg.Ping)
 	limits.DrainTime = cfg.Shutdown
 	limits.CompressFrom = int(cfg.CompressFrom)
 	return relay.Config{
@@ -60,9 +62,9 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 			// By it a relay finds out that it has connected to itself.
 			Extra: map[string]any{"self": self.String()},
 		},
-		Limits: limits,
-		Domain: cfg.Domain,
-		CORS:   githttp.CORS,
+		Limits:  limits,
+		Domains: cfg.Domains,
+		CORS:    githttp.CORS,
 
 		ChallengeOnConnect: cfg.AuthChallenge == "connect",
 
@@ -113,7 +115,7 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 		Nodes:    nodes,
 		Disk:     core.Disk,
 		Service:  service,
-		Store:    facts{core.Store},
+		Store:    repos.WithHidden(facts{core.Store}),
 		Pipeline: pipeline,
 		Policy:   core.Plugins,
 		Log:      d.log,
@@ -121,6 +123,8 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 		Jobs:     orProcessors(d.cfg.GitPushes, 1),
 		Maintain: d.cfg.Maintenance,
 		PullRefs: d.cfg.PullRefs,
+
+		Moderation: core.Moderation,
 	})
 }
 
@@ -156,6 +160,12 @@ func orProcessors(n, each int) int {
 
 // openPages makes the pages for people.
 func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *huntRole) (*web.Handler, error) {
+	reader, err := gitread.Open(gitread.Options{
+		Scheduler: core.Disk.Announced.Scheduler(), Log: d.log, Panics: d.parts, Archives: filepath.Join(d.cfg.Data, "archives"),
+	})
+	if err != nil {
+		return nil, err
+	}
 	return web.New(web.Config{
 		Name:        d.cfg.Name,
 		Description: d.cfg.Description,
@@ -165,10 +175,11 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		NIPs:        relay.NIPs(),
 		About:       describe(d.cfg, core.Plugins),
 		Hunt:        searchOf(hunter),
+		Moderation:  core.Moderation,
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
 		Log:         d.log,
-	}, web.Deps{Facts: publicFacts{core.Store}, Git: publicGit{repositories, core.Audiences}, Code: gitread.New(core.Disk.Announced.Scheduler())})
+	}, web.Deps{Facts: publicFacts{core.Store}, Git: publicGit{repositories, core.Audiences}, Code: reader})
 }
 
 // searchOf tells the pages how the hunt goes, if there is one.

@@ -16,12 +16,14 @@ import (
 	"talon/host/config"
 	"talon/host/ingest"
 	"talon/host/moderation"
+	"talon/host/orphans"
 	"talon/host/plugin/state"
 	"talon/host/relay"
 	"talon/host/relaysync"
 	"talon/host/repos"
 	"talon/host/store"
 	"talon/host/store/postgres"
+	"talon/host/store/semantics"
 	"talon/host/users"
 	"talon/host/wire"
 )
@@ -36,6 +38,7 @@ type Store interface {
 	host.HeldFacts
 	repos.HeldStore
 	repos.Placeholders
+	repos.Usages
 
 	Get(ctx context.Context, id host.ID) ([]byte, error)
 	Referenced(ctx context.Context, idOrAddress string) (bool, error)
@@ -47,8 +50,16 @@ type Store interface {
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 
+	// HiddenBy returns hidden events, by the filters of semantics.HiddenKeys; HiddenAfter returns
+	// them in the order of their numbers.
+	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
+	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
+
 	// Moderation returns the rows of the moderation log after a number.
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
+
+	// LargestUsage returns the authors, repositories or kinds that take most bytes.
+	LargestUsage(ctx context.Context, class host.UsageClass, limit int) ([]host.UsageRow, error)
 
 	// Export yields every stored event, oldest first; yield may wait.
 	Export(ctx context.Context, yield func(json []byte) error) error
@@ -73,10 +84,11 @@ const (
 	knownGit      = "git"
 )
 
-// What is known of people is kept in the same way, under [users.About].
+// What is known of people, and of announcements that are gone, is kept in the same way, under
+// [users.About] and [orphans.About].
 
 // Knowledge lists all sorts of it, for talon copy.
-var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About, audience.About}
+var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About, orphans.About, audience.About}
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {

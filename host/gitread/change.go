@@ -1,5 +1,20 @@
 package gitread
 
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"talon/host/bound"
+	"talon/host/gitrepo"
+	"talon/internal/recent"
+)
+
 // Change is the last commit that changed something.
 type Change struct {
 	ID      string
@@ -10,6 +25,445 @@ type Change struct {
 // Changes are the last changes of the entries of a folder, by their names.
 type Changes map[string]Change
 
-// LastChanges returns the last changes of the entries of a folder as a commit has it. It returns
-// nil if they are not known yet.
-func (r *Repository) LastChanges(commit string, folder []string) (Changes, error) { return nil, nil }
+const (
+	// changeBytes is the size of the changes that are kept; twice as much for those used last.
+	changeBytes = 24 << 20
+
+	// changeTime bounds the walk over the history for one folder.
+	changeTime = 20 * time.Second
+
+	// quickSteps is how many trees a request itself compares, before it leaves the rest to the
+	// background.
+	quickSteps = 400
+
+	// maxWalking is how many folders wait for their last changes.
+	maxWalking = 64
+)
+
+// changes keeps the last changes of folders. It is safe for concurrent use.
+type changes struct {
+	mu      sync.Mutex // guards the fields below
+	kept    recent.Map[changeKey, Changes]
+	newest  recent.Map[string, changeKey] // the key that was made last of a folder of a repository
+	walking map[changeKey]bool            // in the background
+}
+
+// changeKey names a folder as a commit has it. The last changes follow from both: two commits with
+// the same tree may differ.
+type changeKey struct{ commit, folder string }
+
+func newChanges() *changes {
+	return &changes{
+		kept: recent.Map[changeKey, Changes]{Size: changeBytes}, newest: recent.Map[string, changeKey]{Size: 1000}, walking: make(map[changeKey]bool),
+	}
+}
+
+// get returns changes that are known.
+func (c *changes) get(key changeKey) (Changes, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, aging, ok := c.kept.Get(key)
+	if ok && aging {
+		c.kept.Add(key, found, found.cost())
+	}
+	return found, ok
+}
+
+// put keeps changes.
+func (c *changes) put(key changeKey, repo string, found Changes) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept.Add(key, found, found.cost())
+	c.newest.Add(repo+"\x00"+key.folder, key, 1)
+}
+
+// before returns the changes of the folder that were made last, of whatever commit.
+func (c *changes) before(repo, folder string) (key changeKey, found Changes) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, _, ok := c.newest.Get(repo + "\x00" + folder)
+	if ok {
+		found, _, _ = c.kept.Get(key)
+	}
+	return key, found
+}
+
+// cost is about how much memory changes take.
+func (c Changes) cost() int {
+	n := 128
+	for name, change := range c {
+		n += 160 + len(name) + len(change.Subject)
+	}
+	return n
+}
+
+// LastChanges returns the last changes of the entries of a folder as a commit has it: for each entry
+// the commit that git log -1 shows. It returns nil if that takes long. Then it goes on in the
+// background, and a later call has them. REQUIRES: the refs of the repository reach the commit.
+func (r *Repository) LastChanges(commit string, folder []string) (Changes, error) {
+	key := changeKey{commit, strings.Join(folder, "/")}
+	if found, ok := r.reader.changes.get(key); ok {
+		return found, nil
+	}
+	w, err := r.newWalker(key, folder)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	done, err := w.walk(quickSteps)
+	if err != nil {
+		return nil, err
+	}
+	if !done {
+		r.reader.walkLater(r, key, folder)
+		return nil, nil
+	}
+	return r.finish(w)
+}
+
+// finish keeps what a walker found.
+func (r *Repository) finish(w *walker) (Changes, error) {
+	found, err := w.changes()
+	if err != nil {
+		return nil, err
+	}
+	r.reader.changes.put(w.key, r.repo.Dir(), found)
+	return found, nil
+}
+
+// walkLater goes on in the background. One folder is looked at at a time, of all repositories.
+func (r *Reader) walkLater(repository *Repository, key changeKey, folder []string) {
+	r.changes.mu.Lock()
+	defer r.changes.mu.Unlock()
+	if r.changes.walking[key] || len(r.changes.walking) >= maxWalking {
+		return
+	}
+	r.changes.walking[key] = true
+	repo, by := repository.repo, repository.by
+	go func() {
+		defer func() {
+			r.changes.mu.Lock()
+			defer r.changes.mu.Unlock()
+			delete(r.changes.walking, key)
+		}()
+		err := r.panics.Run(func() error { return r.walkNow(repo, by, key, folder) })
+		if err != nil && !errors.Is(err, bound.ErrFull) && !errors.Is(err, bound.ErrShare) {
+			r.log.Error("look for the last changes of a folder", "repository", repo.Dir(), "commit", key.commit, "folder", key.folder, "err", err)
+		}
+	}()
+}
+
+// walkNow looks for the last changes of a folder when it has its turn.
+func (r *Reader) walkNow(repo *gitrepo.Repo, by bound.Holder, key changeKey, folder []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), maxWalking*changeTime)
+	defer cancel()
+	if err := r.costly.Acquire(ctx, bound.Holder{Addr: by.Addr}); err != nil {
+		return err
+	}
+	defer r.costly.Release()
+	ctx, end := context.WithTimeout(ctx, changeTime)
+	defer end()
+	later, err := r.Open(ctx, repo, by)
+	if err != nil {
+		return err
+	}
+	defer later.Close()
+	w, err := later.newWalker(key, folder)
+	if err != nil || w == nil {
+		return err
+	}
+	if _, err := w.walk(1 << 30); err != nil {
+		return err
+	}
+	_, err = later.finish(w)
+	return err
+}
+
+// walker finds the last changes of the entries of a folder.
+//
+// From a commit that shows nothing for a path, git log goes on to the first parent that has the
+// same there. So each path has one chain of commits, and its last change is the first commit on it
+// that has no such parent. The walker follows the chains of all entries at a time, those with the
+// largest generation first, so that they meet where they can.
+type walker struct {
+	repo   *Repository
+	past   *history
+	key    changeKey
+	folder []string
+
+	names   []string
+	entries []Entry
+	keys    []pathKey // of the filters; made when first asked for
+	within  []pathKey // of the folder and those above
+	queue   *walkQueue
+	at      map[uint32][]int32 // the entries whose chains have come to a commit
+	found   []uint32           // the last changes, by entry
+	early   Changes            // what is known from an earlier walk, by entries that are left to it
+	earlyBy []int32            // these entries
+
+	old       changeKey // of the earlier walk
+	oldNumber uint32
+	oldFound  Changes
+
+	trees map[string][]Entry // of the folder, by the root tree: the last few
+	steps int
+}
+
+const notFound = 1<<32 - 1
+
+// newWalker returns a walker, nil if the history has to be indexed first.
+func (r *Repository) newWalker(key changeKey, folder []string) (*walker, error) {
+	past, err := r.history()
+	if err != nil {
+		if isIndexing(err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	start, ok := past.find(key.commit)
+	if !ok {
+		return nil, fmt.Errorf("%w: no commit %s", ErrNotFound, key.commit)
+	}
+	w := &walker{
+		repo: r, past: past, key: key, folder: folder, queue: &walkQueue{past: past}, at: make(map[uint32][]int32), trees: make(map[string][]Entry), oldNumber: notFound,
+	}
+	if w.entries, err = w.entriesOf(past.tree(start)); err != nil {
+		return nil, err
+	}
+	w.found = make([]uint32, len(w.entries))
+	all := make([]int32, len(w.entries))
+	for i := range w.entries {
+		all[i], w.found[i] = int32(i), notFound
+	}
+	w.early = make(Changes)
+	if old, found := r.reader.changes.before(r.repo.Dir(), key.folder); found != nil {
+		if n, ok := past.find(old.commit); ok {
+			w.old, w.oldNumber, w.oldFound = old, n, found
+		}
+	}
+	for i := range folder {
+		w.within = append(w.within, keyOfPath(strings.Join(folder[:i+1], "/")))
+	}
+	w.keys = make([]pathKey, len(w.entries))
+	for i := range w.entries {
+		w.keys[i] = keyOfPath(path.Join(key.folder, w.entries[i].Name))
+	}
+	w.add(start, all)
+	return w, nil
+}
+
+// entriesOf returns the entries of the folder below a root tree, none if there is no such folder.
+func (w *walker) entriesOf(root string) ([]Entry, error) {
+	if entries, ok := w.trees[root]; ok {
+		return entries, nil
+	}
+	entry, err := w.repo.At(root, w.folder)
+	var entries []Entry
+	if err == nil && entry.Mode == ModeTree {
+		entries, err = w.repo.Tree(entry.ID)
+	}
+	if err != nil && !isNotFound(err) {
+		return nil, err
+	}
+	if len(w.trees) >= 16 {
+		clear(w.trees)
+	}
+	w.trees[root] = entries
+	return entries, nil
+}
+
+// add has chains come to a commit.
+func (w *walker) add(n uint32, entries []int32) {
+	if len(entries) == 0 {
+		return
+	}
+	if n == w.oldNumber {
+		left := entries[:0]
+		for _, i := range entries {
+			if change, ok := w.oldFound[w.entries[i].Name]; ok {
+				w.early[w.entries[i].Name] = change
+			} else {
+				left = append(left, i)
+			}
+		}
+		if entries = left; len(entries) == 0 {
+			return
+		}
+	}
+	if there, ok := w.at[n]; ok {
+		w.at[n] = append(there, entries...)
+		return
+	}
+	w.at[n] = entries
+	heap.Push(w.queue, n)
+}
+
+// walk follows the chains until all have ended, or it has compared more trees than steps.
+func (w *walker) walk(steps int) (done bool, err error) {
+	var parents []uint32
+	for w.queue.Len() > 0 {
+		n := heap.Pop(w.queue).(uint32)
+		entries := w.at[n]
+		delete(w.at, n)
+		parents = w.past.parents(parents[:0], n)
+		for i, p := range parents {
+			if entries, err = w.pass(n, p, i == 0, entries); err != nil {
+				return false, err
+			}
+			if len(entries) == 0 {
+				break
+			}
+		}
+		for _, i := range entries {
+			w.found[i] = n
+		}
+		if w.steps > steps {
+			return w.queue.Len() == 0, nil
+		}
+		if err := context.Cause(w.repo.ctx); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// pass has the chains go on to a parent that have the same entry there. It returns the others.
+func (w *walker) pass(n, parent uint32, first bool, entries []int32) (left []int32, err error) {
+	ask := entries
+	var same []int32
+	if first && n < w.past.base() {
+		if filter, hashes := w.past.graph.filter(n); filter != nil {
+			ask = nil
+			for _, key := range w.within {
+				if !key.mayChange(filter, hashes) {
+					w.add(parent, entries)
+					return nil, nil
+				}
+			}
+			for _, i := range entries {
+				if w.keys[i].mayChange(filter, hashes) {
+					ask = append(ask, i)
+				} else {
+					same = append(same, i)
+				}
+			}
+		}
+	}
+	if len(ask) > 0 {
+		here, there := w.past.tree(n), w.past.tree(parent)
+		if here == there {
+			w.add(parent, entries)
+			return nil, nil
+		}
+		w.steps++
+		entriesThere, err := w.entriesOf(there)
+		if err != nil {
+			return nil, err
+		}
+		byName := newIndex(entriesThere, len(ask))
+		for _, i := range ask {
+			// The chain has brought the entry unchanged from the start.
+			e := &w.entries[i]
+			if other, ok := byName.get(e.Name); ok && other.ID == e.ID && other.Mode == e.Mode {
+				same = append(same, i)
+			} else {
+				left = append(left, i)
+			}
+		}
+	}
+	w.add(parent, same)
+	return left, nil
+}
+
+// entryIndex finds entries by their names.
+type entryIndex struct {
+	entries []Entry
+	byName  map[string]int32 // nil if few names are asked for
+}
+
+func newIndex(entries []Entry, asked int) entryIndex {
+	x := entryIndex{entries: entries}
+	if asked > 8 {
+		x.byName = make(map[string]int32, len(entries))
+		for i := range entries {
+			x.byName[entries[i].Name] = int32(i)
+		}
+	}
+	return x
+}
+
+func (x entryIndex) get(name string) (*Entry, bool) {
+	if x.byName != nil {
+		i, ok := x.byName[name]
+		if !ok {
+			return nil, false
+		}
+		return &x.entries[i], true
+	}
+	for i := range x.entries {
+		if x.entries[i].Name == name {
+			return &x.entries[i], true
+		}
+	}
+	return nil, false
+}
+
+// changes returns what the walker has found.
+func (w *walker) changes() (Changes, error) {
+	found := make(Changes, len(w.entries))
+	made := make(map[uint32]Change)
+	for i := range w.entries {
+		name := w.entries[i].Name
+		if change, ok := w.early[name]; ok {
+			found[name] = change
+			continue
+		}
+		n := w.found[i]
+		if n == notFound {
+			continue
+		}
+		change, ok := made[n]
+		if !ok {
+			c, err := w.repo.Commit(w.past.id(n))
+			if err != nil {
+				return nil, err
+			}
+			change = Change{ID: c.ID, Subject: cut(c.Subject(), 200), When: c.Committer.When}
+			made[n] = change
+		}
+		found[name] = change
+	}
+	return found, nil
+}
+
+// cut returns a copy of at most limit bytes of a text.
+func cut(s string, limit int) string {
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "")
+	}
+	return strings.Clone(s)
+}
+
+// walkQueue gives the commit with the largest generation first, so that each commit comes after
+// all that reach it.
+type walkQueue struct {
+	past *history
+	list []uint32
+}
+
+func (q *walkQueue) Len() int { return len(q.list) }
+
+func (q *walkQueue) Less(i, j int) bool {
+	a, b := q.list[i], q.list[j]
+	if x, y := q.past.generation(a), q.past.generation(b); x != y {
+		return x > y
+	}
+	return q.past.when(a) > q.past.when(b)
+}
+
+func (q *walkQueue) Swap(i, j int) { q.list[i], q.list[j] = q.list[j], q.list[i] }
+func (q *walkQueue) Push(x any)    { q.list = append(q.list, x.(uint32)) }
+func (q *walkQueue) Pop() any {
+	last := q.list[len(q.list)-1]
+	q.list = q.list[:len(q.list)-1]
+	return last
+}

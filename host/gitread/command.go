@@ -2,6 +2,7 @@ package gitread
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -91,3 +92,9 @@ func (a awaiting) Write(p []byte) (n int, err error) {
 	}
 	return n, err
 }
+
+// isExit reports whether git ended with a code.
+func isExit(err error, code int) bool { return gitrepo.ExitCode(err) == code }
+
+// isTooMuch reports whether git was ended because of its bounds.
+func isTooMuch(err error) bool { return errors.Is(err, gitrepo.ErrCPU) || errors.Is(err, ErrTooLarge) }

@@ -17,13 +17,16 @@
 package gitread
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"talon/host/bound"
+	"talon/host/contain"
 	"talon/host/gitrepo"
 	"talon/internal/recent"
 )
@@ -33,6 +36,9 @@ var ErrNotFound = errors.New("not found in the repository")
 
 // ErrTooLarge says that something is larger than a page shows.
 var ErrTooLarge = gitrepo.ErrTooLarge
+
+// ErrCPU says that an answer was too much work.
+var ErrCPU = gitrepo.ErrCPU
 
 // ErrBusy says that too many others are being served.
 var ErrBusy = gitrepo.ErrBusy
@@ -47,12 +53,20 @@ const (
 // Reader reads repositories. It is safe for concurrent use.
 type Reader struct {
 	scheduler *gitrepo.Scheduler
+	log       *slog.Logger
+	panics    *contain.Guard
 	costly    *bound.Queue // for what takes long
 	cpu       *bound.Rate
+	histories *histories
+	archives  *archives
+	indexer   *indexer
+	changes   *changes
 
-	mu    sync.Mutex // guards the fields below
-	trees recent.Map[string, []Entry]
-	sizes recent.Map[string, map[string]int64] // of the files of a tree
+	mu     sync.Mutex // guards the fields below
+	trees  recent.Map[string, []Entry]
+	sizes  recent.Map[string, map[string]int64] // of the files of a tree
+	diffs  recent.Map[string, *Diff]
+	blames recent.Map[string, []BlameLine]
 }
 
 // treeBytes is the size of the trees that are remembered; twice as much for those used last.
@@ -61,10 +75,23 @@ const treeBytes = 8 << 20
 // costlySlots is how many costly answers are made at a time, of all networks together.
 const costlySlots = 1
 
-// New returns a reader whose git processes work in the slots of a scheduler.
-func New(scheduler *gitrepo.Scheduler) *Reader {
+// Options configure a Reader.
+type Options struct {
+	Scheduler *gitrepo.Scheduler // gives slots to the git processes
+	Log       *slog.Logger       // nil: nothing is logged
+	Panics    *contain.Guard     // is around work in the background; it may be nil
+	Archives  string             // a folder for archives, which Open empties; "" for no archives
+}
+
+// Open returns a reader.
+func Open(o Options) (*Reader, error) {
+	archives, err := openArchives(o.Archives)
+	if err != nil {
+		return nil, err
+	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return &Reader{
-		scheduler: scheduler,
+		archives: archives, scheduler: o.Scheduler, log: o.Log, panics: o.Panics,
 		costly: bound.NewQueue(bound.Spec{
 			Name: "costly pages that wait: blame, archives, searches and last changes", Unit: "requests", Total: 16,
 			Yields: "nobody; networks take turns, and the next request gets status 503",
@@ -73,9 +100,12 @@ func New(scheduler *gitrepo.Scheduler) *Reader {
 			Name: "processor time of pages that git makes", Unit: "milliseconds an hour", Network: (2 * time.Minute).Milliseconds(),
 			Yields: "the network that is over its share, while others wait",
 		}, time.Now),
-		trees: recent.Map[string, []Entry]{Size: treeBytes},
-		sizes: recent.Map[string, map[string]int64]{Size: treeBytes},
-	}
+		histories: newHistories(), indexer: newIndexer(o.Log, o.Panics), changes: newChanges(),
+		trees:  recent.Map[string, []Entry]{Size: treeBytes},
+		blames: recent.Map[string, []BlameLine]{Size: blameBytes},
+		diffs:  recent.Map[string, *Diff]{Size: diffBytes},
+		sizes:  recent.Map[string, map[string]int64]{Size: treeBytes},
+	}, nil
 }
 
 // Bounds returns the rows of the table of bounds.
@@ -92,6 +122,7 @@ type Repository struct {
 	byName map[string]int // of refs.List
 
 	objects *gitrepo.ObjectReader // nil before the first question
+	past    *history              // nil before the first question
 }
 
 // Open opens a repository for a client until ctx ends.
@@ -135,3 +166,7 @@ func (r *Repository) openObjects() (err error) {
 	}
 	return err
 }
+
+func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
+
+func isIndexing(err error) bool { return errors.Is(err, ErrIndexing) }

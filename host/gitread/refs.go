@@ -2,7 +2,6 @@ package gitread
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"talon/host/gitrepo"
@@ -99,6 +98,14 @@ func (r *Repository) named(name string) (Target, bool) {
 	return Target{}, false
 }
 
+// Named returns the target of the full name of a ref.
+func (r *Repository) Named(name string) (Target, error) {
+	if t, ok := r.ref(name); ok {
+		return t, nil
+	}
+	return Target{}, fmt.Errorf("%w: no ref %.200q", ErrNotFound, name)
+}
+
 // Resolve splits the segments of a path into a ref or the id of a commit, and the rest. The
 // shortest name of a ref counts. It fails with ErrNotFound.
 func (r *Repository) Resolve(segments []string) (t Target, rest []string, err error) {
@@ -119,7 +126,8 @@ func (r *Repository) Resolve(segments []string) (t Target, rest []string, err er
 		t, err := r.Commitish(segments[0])
 		return t, segments[1:], err
 	}
-	return Target{}, nil, fmt.Errorf("%w: no ref %.200q", ErrNotFound, segments[0])
+	id, err := r.abbreviated(segments[0])
+	return Target{Commit: id, Short: true}, segments[1:], err
 }
 
 // Commitish returns the commit of an id that the refs of the repository reach.
@@ -132,9 +140,4 @@ func (r *Repository) Commitish(id string) (Target, error) {
 		return Target{}, fmt.Errorf("%w: no ref reaches %s", ErrNotFound, id)
 	}
 	return Target{Commit: id}, nil
-}
-
-// Reaches reports whether the refs of the repository reach a commit.
-func (r *Repository) Reaches(id string) (bool, error) {
-	return slices.ContainsFunc(r.refs.List, func(ref gitrepo.Ref) bool { return ref.ID == id && ref.Peeled == "" || ref.Peeled == id }), nil
 }

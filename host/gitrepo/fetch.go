@@ -395,7 +395,7 @@ func (q *fetchQuarantine) migrate(ctx context.Context) error {
 	if err := q.repo.makePlanned(ctx); err != nil {
 		return err
 	}
-	if err := movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(q.repo.dir, "objects", "pack")); err != nil {
+	if _, err := movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(q.repo.dir, "objects", "pack")); err != nil {
 		return err
 	}
 	if q.store != nil {

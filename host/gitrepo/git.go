@@ -452,6 +452,9 @@ func exitCode(err error) int {
 	return -1
 }
 
+// ExitCode returns the code that git ended with, by the error of a command, or -1.
+func ExitCode(err error) int { return exitCode(err) }
+
 // tail keeps the last bytes that are written to it.
 type tail struct {
 	mu  sync.Mutex // guards buf

@@ -375,10 +375,14 @@ func (q *Incoming) move(ctx context.Context) error {
 		defer unlock()
 		to = s.dir
 	}
-	if err := movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(to, "objects", "pack")); err != nil {
+	moved, err := movePacks(filepath.Join(q.dir, "objects", "pack"), filepath.Join(to, "objects", "pack"))
+	if err != nil {
 		return err
 	}
 	if borrows {
+		if err := s.charge(q.repo.name.npub, moved); err != nil {
+			return err
+		}
 		s.root.redundant.add(s.dir, q.redundant)
 	}
 	return nil

@@ -243,7 +243,7 @@ func (s *store) replace(old []packFile, dir string) error {
 		return err
 	}
 	packs := filepath.Join(s.dir, "objects", "pack")
-	if err := movePacks(dir, packs); err != nil {
+	if _, err := movePacks(dir, packs); err != nil {
 		return err
 	}
 	kept := strings.TrimSuffix(filepath.Base(made[0]), ".pack")
@@ -252,7 +252,7 @@ func (s *store) replace(old []packFile, dir string) error {
 			err = errors.Join(err, removePack(packs, pack.name))
 		}
 	}
-	return err
+	return errors.Join(err, s.settle())
 }
 
 func containsAll(packs, want []packFile) bool {

@@ -18,7 +18,8 @@ import (
 )
 
 // borrowers is the folder of a shared store with a file for each owner whose
-// repository borrows from it.
+// repository borrows from it. The file has the bytes that came through that repository: see
+// [Repo.Usage].
 const borrowers = "talon-borrowers"
 
 // store is the shared store of an identifier: a bare repository whose refs are
@@ -69,7 +70,11 @@ func (s *store) make(ctx context.Context, npub string) error {
 		}
 	}
 	marks := filepath.Join(s.dir, borrowers)
-	if err := writeFile(filepath.Join(marks, npub), ""); err != nil {
+	mark, err := os.OpenFile(filepath.Join(marks, npub), os.O_WRONLY|os.O_CREATE, 0o644)
+	if err == nil {
+		err = mark.Close() // the bytes that it has stay
+	}
+	if err != nil {
 		return fmt.Errorf("mark a borrower of shared objects: %w", err)
 	}
 	return durable.Sync(marks)
@@ -138,7 +143,11 @@ func (r *Repo) Share(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	if err := movePacks(filepath.Join(r.dir, "objects", "pack"), filepath.Join(s.dir, "objects", "pack")); err != nil {
+	moved, err := movePacks(filepath.Join(r.dir, "objects", "pack"), filepath.Join(s.dir, "objects", "pack"))
+	if err == nil {
+		err = s.charge(r.name.npub, moved)
+	}
+	if err != nil {
 		return fmt.Errorf("share objects: %w", err)
 	}
 	return nil
@@ -146,17 +155,18 @@ func (r *Repo) Share(ctx context.Context) error {
 
 // movePacks links packs to another folder and then removes them from the first.
 // The index is the last link, for git looks for packs by it, and the first file to
-// go. A crash leaves packs in both places at worst.
-func movePacks(from, to string) error {
+// go. A crash leaves packs in both places at worst. It returns the bytes of the files that are new
+// in the other folder.
+func movePacks(from, to string) (moved int64, err error) {
 	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return moved, err
 	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
-		return err
+		return moved, err
 	}
 	var packs []string
 	for _, e := range entries {
@@ -165,25 +175,28 @@ func movePacks(from, to string) error {
 		}
 	}
 	if len(packs) == 0 {
-		return nil
+		return 0, nil
 	}
 	for _, base := range packs {
 		for _, ext := range []string{".pack", ".rev", ".idx"} {
 			err := os.Link(filepath.Join(from, base+ext), filepath.Join(to, base+ext))
+			if info, serr := os.Stat(filepath.Join(to, base+ext)); err == nil && serr == nil {
+				moved += info.Size()
+			}
 			if err != nil && !errors.Is(err, fs.ErrExist) && !(ext == ".rev" && errors.Is(err, fs.ErrNotExist)) {
-				return err
+				return moved, err
 			}
 		}
 	}
 	if err := durable.Sync(to); err != nil {
-		return err
+		return moved, err
 	}
 	for _, base := range packs {
 		if err := removePack(from, base); err != nil {
-			return err
+			return moved, err
 		}
 	}
-	return nil
+	return moved, nil
 }
 
 // removePack removes a pack with all that belongs to it, its index first.
@@ -210,9 +223,20 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 	}
 	defer release()
 	s := r.store(identifier, format)
+	unlockGraph, err := r.locks.lock(ctx, s.graphKey())
+	if err != nil {
+		return err
+	}
+	defer unlockGraph()
 	members, err := s.members()
 	if err != nil {
 		return err
+	}
+	// Filters of paths take long, so they are made before anybody has to wait.
+	if isBare(s.dir) {
+		if err := s.growGraph(ctx, members, true); err != nil {
+			return fmt.Errorf("collect shared objects: %w", err)
+		}
 	}
 	unlock, err := r.LockAll(ctx, members...)
 	if err != nil {
@@ -257,13 +281,17 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 		return fmt.Errorf("collect shared objects: %w", err)
 	}
 	defer func() { err = errors.Join(err, r.objectsGone()) }() // before the locks are given back: whoever gets one next sees it
+	// Git takes a commit of the graph for one that is there, so what goes leaves the graph first.
+	if err := s.replaceGraph(ctx, len(tips) == 0); err != nil {
+		return fmt.Errorf("collect shared objects: %w", err)
+	}
 	args := []string{"--git-dir=.", "repack", "--quiet", "-d", "--cruft",
 		fmt.Sprintf("--cruft-expiration=%d.seconds.ago", int64(grace.Seconds()))}
 	if _, err := r.git.run(ctx, s.dir, nil, args...); err != nil {
 		return fmt.Errorf("collect shared objects: %w", err)
 	}
 	r.redundant.reset(s.dir)
-	return nil
+	return s.settle()
 }
 
 // setTips makes refs of the store of exactly these objects. REQUIRES: the lock of

@@ -172,6 +172,17 @@ func (tx *memoryTx) SweepHeld(now int64, limit int) (changes []host.HeldChange, 
 	return changes, nil
 }
 
+func (tx *memoryTx) TakeDown(t host.Takedown, _ int64) (out host.TakedownOutcome, err error) {
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	for _, id := range append(slices.Clone(t.Hide), t.Purge...) {
+		if e := tx.m.events[id]; e != nil {
+			tx.removed, out.Removed = append(tx.removed, e), append(out.Removed, e)
+		}
+	}
+	return out, nil
+}
+
 func (tx *memoryTx) AddModeration(list []moderation.Row, now int64) ([]moderation.Row, error) {
 	return moderation.Add(&tx.m.log, list, now)
 }

@@ -79,7 +79,7 @@ func (w *writer) operate(o *operation) {
 
 // Moderate adds rows to the moderation log, and returns those that were new. When it returns,
 // the rows are durable, and no event that they bar is stored any more. Events that were stored
-// before are for package moderation/enforce.
+// before are for TakeDown.
 func (p *Pipeline) Moderate(ctx context.Context, list []moderation.Row) (added []moderation.Row, err error) {
 	o := &operation{}
 	var w *writer
@@ -93,6 +93,29 @@ func (p *Pipeline) Moderate(ctx context.Context, list []moderation.Row) (added [
 		return nil, fmt.Errorf("add to the moderation log: %w", err)
 	}
 	return added, nil
+}
+
+// TakeDown hides, purges or shows events in one commit. Callers split long lists.
+func (p *Pipeline) TakeDown(ctx context.Context, t host.Takedown) (out host.TakedownOutcome, err error) {
+	o := &operation{do: func(b *batch) (err error) {
+		if out, err = b.tx.TakeDown(t, p.cfg.Now().Unix()); err != nil {
+			return err
+		}
+		b.changed(out.Removed)
+		b.changedHeld(out.Held)
+		for _, e := range out.Published {
+			b.bytes += len(e.Event.JSON)
+			b.stored(e.Event, e.Seq)
+		}
+		return nil
+	}}
+	if err := p.perform(ctx, o); err != nil {
+		return host.TakedownOutcome{}, fmt.Errorf("take events down: %w", err)
+	}
+	if a := p.cfg.Audiences; a != nil && len(out.Published) > 0 {
+		a.Unsettle()
+	}
+	return out, nil
 }
 
 // applyModeration lets new rows of the log count: decisions that were made before are made

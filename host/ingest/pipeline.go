@@ -73,6 +73,9 @@ type Tx interface {
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
 	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
 
+	// TakeDown hides, purges or shows events.
+	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
+
 	// AddModeration adds rows to the moderation log, and returns those that were new.
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 
@@ -127,6 +130,9 @@ type Audiences interface {
 
 	// Version changes when other modules answer.
 	Version() uint64
+
+	// Unsettle says that stored events may have answers of older settings.
+	Unsettle()
 
 	// Committed follows commits, before a decision can rest on them. It does not wait.
 	Committed(published []host.Published, removed []*host.Event, held []host.HeldChange)

@@ -179,3 +179,11 @@ func (l *Log) author(pubkey host.PubKey) *rules { return l.byTarget[key{class: A
 func (l *Log) repository(owner host.PubKey, identifier string) *rules {
 	return l.byTarget[key{class: Repository, id: owner, name: identifier}]
 }
+
+// Of returns a log with one row.
+func Of(r Row) *Log {
+	r.Number = max(r.Number, 1)
+	l := new(Log)
+	l.Apply([]Row{r})
+	return l
+}

@@ -28,13 +28,20 @@ func (l *Log) Event(e *host.Event, now int64) *Row {
 		return r
 	}
 	for _, t := range l.filters {
-		if t.target.filter.Matches(e) {
+		if t.target.filter.Matches(e) && !t.target.spares(e) {
 			if r := t.bars(e, now); r != nil {
 				return r
 			}
 		}
 	}
 	return nil
+}
+
+// spares reports whether a filter of dates alone leaves an event out: what a repository rests on
+// does not go because it is old.
+func (t *Target) spares(e *host.Event) bool {
+	f := t.filter
+	return f.IDs == nil && f.Authors == nil && f.Kinds == nil && len(f.Tags) == 0 && (e.Kind == grasp.KindAnnouncement || e.Kind == grasp.KindState)
 }
 
 // bars returns the row about a target that bars an event of this target, nil for none.
@@ -98,6 +105,15 @@ func EachRepository(e *host.Event, yield func(host.Address) bool) {
 	}
 }
 
+// Author returns the row that hides an author, nil for none.
+func (l *Log) Author(key host.PubKey, now int64) *Row {
+	t := AuthorTarget(key)
+	if r := l.Find(&t, Ban, now); r != nil {
+		return r
+	}
+	return l.Find(&t, Hide, now)
+}
+
 // Repository returns the row that hides a repository, nil for none: its folder stays, and
 // nothing of it is served, pushed or hunted.
 func (l *Log) Repository(owner host.PubKey, identifier string, now int64) *Row {
@@ -108,6 +124,11 @@ func (l *Log) Repository(owner host.PubKey, identifier string, now int64) *Row {
 // hidden, or it was purged.
 func (l *Log) Removed(owner host.PubKey, identifier string, now int64) *Row {
 	return l.aboutTarget(owner, identifier, now, Ban, Hide, Purge)
+}
+
+// Purged returns the row that has removed a repository, nil for none.
+func (l *Log) Purged(owner host.PubKey, identifier string, now int64) *Row {
+	return l.aboutTarget(owner, identifier, now, Purge)
 }
 
 func (l *Log) aboutTarget(owner host.PubKey, identifier string, now int64, actions ...Action) *Row {

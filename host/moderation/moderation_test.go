@@ -188,6 +188,7 @@ func TestBars(t *testing.T) {
 		{"purge", "kind:1", "alice old"},
 		{"ban", `{"authors":["` + alice.String() + `"],"kinds":[1,1621]}`, "alice issue issueBoth issueNew"},
 		{"purge", `{"authors":["` + alice.String() + `"],"kinds":[1,1621]}`, "alice issue issueBoth"},
+		{"purge", `{"until":95}`, "alice issue issueBoth list old"},
 	} {
 		for _, until := range []int64{0, 200} {
 			var l Log

@@ -13,6 +13,7 @@
 //	sweep.go        how an event changes its phase as time passes
 //	release.go      how held events become stored ones
 //	dependent.go    how an event waits for another held event
+//	takedown.go     what the operator hides, removes and shows again
 //	put.go          what a stored event takes out of purgatory
 //	placeholder.go  how long a ref waits for its event
 //	purgatory.go    the rows that the rules read and write

@@ -289,6 +289,9 @@ func (f *Reconciler) Find(ctx context.Context, parts []string, use githttp.Use) 
 	if err != nil {
 		return nil, gitrepo.ErrNotFound
 	}
+	if r := f.hidden(p); r != nil {
+		return nil, takenDown(r)
+	}
 	f.waitUpdated(ctx, p)
 	if there, err := repo.Exists(); err != nil || there {
 		return repo, err
@@ -300,6 +303,9 @@ func (f *Reconciler) Find(ctx context.Context, parts []string, use githttp.Use) 
 			return nil, err
 		}
 		if !waits {
+			if r := f.cfg.Moderation.Removed(host.PubKey(p.PubKey), p.Identifier, f.cfg.Now().Unix()); r != nil {
+				return nil, takenDown(r)
+			}
 			return nil, gitrepo.ErrNotFound
 		}
 		if format, err = f.plannedFormat(ctx, p); err != nil {

@@ -86,7 +86,7 @@ type repacking location
 func (r repacking) LogValue() slog.Value { return location(r).LogValue() }
 
 // jobs are those that run or wait to run: one for each key, which is a location, an
-// identifier, a withdrawn or a repacking.
+// identifier, a withdrawn, a repacking or a measuring.
 type jobs struct {
 	mu      sync.Mutex // guards what follows
 	pending map[any]*job
@@ -214,13 +214,19 @@ func (f *Reconciler) round(key any, t task) error {
 	}
 	switch key := key.(type) {
 	case location:
-		return f.reconcile(f.ctx, key, t)
+		err := f.reconcile(f.ctx, key, t)
+		if t.newObjects || t.all || t.removed {
+			f.jobs.enqueue(measuring(key.Repo), task{})
+		}
+		return err
 	case identifier:
 		return f.fanOut(f.ctx, string(key), t)
 	case withdrawn:
 		return f.followRemaining(f.ctx, key)
 	case repacking:
 		return f.repack(f.ctx, location(key))
+	case measuring:
+		return f.measure(f.ctx, grasp.Repo(key))
 	}
 	return nil
 }

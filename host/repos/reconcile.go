@@ -318,7 +318,7 @@ func (w *run) removeOrphan(ctx context.Context) error {
 		return err
 	}
 	deleted := false
-	if len(refs.List) > 0 && !w.task.removed {
+	if len(refs.List) > 0 && !w.task.removed && !w.f.purged(w.location) {
 		if deleted, err = w.f.cfg.Store.DeletedAddress(ctx, w.location.address(), 0); err != nil {
 			return err
 		}

@@ -34,6 +34,7 @@
 package repos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -48,6 +49,7 @@ import (
 	"talon/host/bound"
 	"talon/host/contain"
 	"talon/host/maintainers"
+	"talon/host/moderation"
 	"talon/sdk/grasp"
 )
 
@@ -56,6 +58,7 @@ type Store interface {
 	host.RepoFacts
 	HeldStore
 	Placeholders
+	Usages
 }
 
 // HeldStore reads purgatory and tombstones.
@@ -116,6 +119,9 @@ type Config struct {
 	Maintain time.Duration // between two rounds of git maintenance; 0: never
 	PullRefs int           // for events that are not here, which one network may push in an hour; 0: no bound
 	Nodes    Nodes         // nil: this process is alone
+
+	// Moderation is the operator's log of what is taken down; nil is an empty one.
+	Moderation *moderation.Log
 }
 
 func (c *Config) check() error {
@@ -153,6 +159,7 @@ func New(ctx context.Context, cfg Config) (*Reconciler, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	cfg.Moderation = cmp.Or(cfg.Moderation, new(moderation.Log))
 	f := &Reconciler{
 		cfg: cfg, disk: cfg.Disk, log: cfg.Log,
 		slots:   make(chan struct{}, cfg.Jobs),

@@ -37,12 +37,13 @@ func (f *Reconciler) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	seen := make(map[string]struct{})
 	return f.eachRepository(ctx, func(p location, repo *gitrepo.Repo) error {
 		unlock, err := repo.Lock(ctx)
 		if err != nil {
 			return err
 		}
-		err = f.panics.Run(func() error { return repo.Recover(before) })
+		err = f.panics.Run(func() error { return errors.Join(repo.Recover(before), f.settleUsage(ctx, repo, seen)) })
 		unlock()
 		if err != nil {
 			f.log.Error("clean up after git", "repository", p, "err", err)
@@ -175,6 +176,12 @@ func (f *Reconciler) maintainAll(ctx context.Context) error {
 				f.log.Error("drop objects that nothing reaches", "identifier", s.identifier, "prs", s.prs, "err", err)
 			}
 		}
+	}
+	if failed := f.eachRepository(ctx, func(p location, _ *gitrepo.Repo) error {
+		f.jobs.enqueue(measuring(p.Repo), task{})
+		return f.repositoriesLeft(ctx)
+	}); failed != nil {
+		err = errors.Join(err, failed)
 	}
 	f.removeLost(ctx)
 	f.log.Info("repositories maintained", "repositories", n, "took", time.Since(began).Round(time.Millisecond))

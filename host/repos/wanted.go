@@ -98,6 +98,9 @@ func (s *search) of(author grasp.PubKey) grasp.Repo {
 // repository returns what one repository lacks.
 func (s *search) repository(ctx context.Context, a searched) ([]gitfetch.Want, error) {
 	f, p := s.f, location{Repo: s.of(a.owner)}
+	if f.hidden(p) != nil {
+		return nil, nil
+	}
 	repo, err := f.disk.repo(p)
 	if err != nil {
 		return nil, nil // no repository can have the name

@@ -73,7 +73,7 @@ func (c *checker) run(ctx context.Context) error {
 	if err := c.checkEvents(ctx); err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld, c.checkUsage} {
+	for _, check := range []func(context.Context) error{c.checkTotals, c.checkIDs, c.checkPostings, c.checkAddresses, c.checkExpiries, c.checkHeld, c.checkHidden, c.checkUsage} {
 		if err := check(ctx); err != nil {
 			return err
 		}

@@ -288,14 +288,12 @@ func (c *conn) total() (Total, error) {
 }
 
 func (c *conn) nextExpiry() (int64, error) {
-	row, err := c.first(`SELECT min(at) FROM expiry`)
+	const sql = `SELECT min(ifnull((SELECT min(at) FROM expiry), ?1), ifnull((SELECT min(expires) FROM hidden INDEXED BY hidden_expires WHERE expires IS NOT NULL), ?1))`
+	row, err := c.first(sql, int64(noExpiry))
 	if err != nil {
 		return 0, err
 	}
-	if at, ok := row[0].(int64); ok {
-		return at, nil
-	}
-	return noExpiry, nil
+	return row[0].(int64), nil
 }
 
 // NextExpiry returns the earliest time at which a stored event expires, and

@@ -27,7 +27,7 @@ func (tx *Tx) Put(e *host.Event, now int64) (host.Outcome, error) {
 func (r rows) Known(e *host.Event, all bool) (*semantics.Known, error) {
 	tx := r.tx
 	k := &tx.w.known
-	*k = semantics.Known{IDKey: tx.s.keys.id(e.ID), MayBeHeld: r.MayHold(e.Kind)}
+	*k = semantics.Known{IDKey: tx.s.keys.id(e.ID), MayBeHeld: r.MayHold(e.Kind), MayBeHidden: tx.total.Hidden > 0}
 	const byID = `SELECT (SELECT 1 FROM event_id WHERE key = ?1), (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`
 	a, ok := e.Address()
 	if !ok && !all {
@@ -152,7 +152,7 @@ func (tx *Tx) sweep(now int64, limit int) ([]*host.Event, error) {
 		}
 		removed = append(removed, e)
 	}
-	return removed, nil
+	return removed, rows{tx}.sweepHidden(now, limit)
 }
 
 func (tx *Tx) unschedule(at, seq int64) error {

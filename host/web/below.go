@@ -79,7 +79,10 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 	case ctx.Err() != nil, code.IsBusy(err):
 		w.Header().Set("Retry-After", "5")
 		h.answer(w, r, http.StatusServiceUnavailable, "message", busy)
-	case errors.Is(err, gitread.ErrTooLarge):
+	case errors.Is(err, gitread.ErrIndexing):
+		w.Header().Set("Retry-After", "10")
+		h.answer(w, r, http.StatusServiceUnavailable, "message", indexing)
+	case errors.Is(err, gitread.ErrTooLarge), errors.Is(err, gitread.ErrCPU):
 		h.answer(w, r, http.StatusForbidden, "message", tooLarge)
 	default:
 		h.cfg.Log.Error("make a page of code", "path", r.URL.Path, "err", err)
@@ -173,6 +176,11 @@ var (
 		"Not in this repository",
 		"There is no repository under this address, or it has no such file, branch, tag or commit.",
 		"Check the address. A branch or a file may have been renamed or removed since somebody linked to it.",
+	}
+	indexing = message{
+		"Not indexed yet",
+		"The history of this repository is large and is being indexed.",
+		"Open the page again in a moment.",
 	}
 	tooLarge = message{
 		"Too large for a page",

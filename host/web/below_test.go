@@ -119,13 +119,77 @@ func TestTreeAndBlob(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/tree/nothing", "/tree/main/nothing", "/blob/main/README/x", "/blob/main/%2e%2e/README", "/blob/main/../README", "/tree/" + strings.Repeat("0", 40), "/raw/main/src",
-		"/tree/main//src", "/blob/main/a%00b", "/tree/refs/heads", "/nothing/main", "/blob/main%2FREADME", "/tree/" + id[:39],
+		"/tree/main//src", "/blob/main/a%00b", "/tree/refs/heads", "/nothing/main", "/blob/main%2FREADME", "/tree/" + id[:5],
 	} {
 		w.get(base+path).status(t, 404)
 	}
 	d := w.get(base + "/tree/main/src")
 	again := w.get(base+"/tree/main/src", func(r *http.Request) { r.Header.Set("If-None-Match", d.Header().Get("ETag")) })
 	again.status(t, 304)
+}
+
+// TestHistory opens the pages of commits, from the log to the text of a patch.
+func TestHistory(t *testing.T) {
+	w := newWorld(t)
+	dir := workTree(t, map[string]string{"README": "one\ntwo\nthree\n", "src/main.c": "int a;\n", "gone": "x\n"})
+	write(t, filepath.Join(dir, "README"), "one\nTWO\nthree\n")
+	testkit.Git(t, dir, "rm", "-q", "gone")
+	testkit.Git(t, dir, "commit", "-qam", "Change <b>README</b>\n\nThe body & more.")
+	testkit.Git(t, dir, "checkout", "-q", "-b", "topic/a", "HEAD~1")
+	write(t, filepath.Join(dir, "new file"), "new\n")
+	testkit.Git(t, dir, "add", "-A")
+	testkit.Git(t, dir, "commit", "-qm", "A new file")
+	testkit.Git(t, dir, "tag", "-a", "-m", "The <i>first</i> version", "v1")
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest"
+	id, first := testkit.Git(t, dir, "rev-parse", "main"), testkit.Git(t, dir, "rev-parse", "main~1")
+
+	log := w.get(base+"/log/main").status(t, 200)
+	log.has(t, "Change <b>README</b>", "The files", "2 commits in all")
+	w.get(base+"/log/main/README").status(t, 200).has(t, "History of README", "Change", "The files")
+	w.get(base+"/log/main/src").status(t, 200).hasNot(t, "Change")
+	commit := w.get(base+"/commit/"+id).status(t, 200)
+	commit.has(t, "Change <b>README</b>", "The body & more.", "2 files changed", "TWO", id, "deleted")
+	w.get(base+"/commit/"+first).status(t, 200).has(t, "3 files changed", "added")
+	compare := w.get(base+"/compare/main...topic/a").status(t, 200)
+	compare.has(t, "1 commit", "A new file", "1 file changed")
+	w.get(base+"/compare/topic/a...main").status(t, 200).has(t, "Change <b>README</b>")
+	refs := w.get(base+"/refs").status(t, 200)
+	refs.has(t, "main default", "topic/a 1 ahead, 1 behind", "v1", "Tagged by a", "The <i>first</i> version")
+	blame := w.get(base+"/blame/main/README").status(t, 200)
+	blame.has(t, first[:8], id[:8], "TWO")
+	search := w.get(base+"/grep/main?q=two").status(t, 200)
+	search.has(t, "README", "2TWO", "1 line")
+	w.get(base+"/grep/main?q=%3Cscript%3Ealert").status(t, 200).has(t, "Nothing was found")
+	tree := w.get(base+"/tree/main").status(t, 200)
+	tree.has(t, "README", "Change <b>README</b>", "The files")
+	for _, d := range []*doc{log, commit, compare, refs, blame, search, tree} {
+		d.tame(t)
+		for _, href := range d.hrefs() {
+			if path, ok := strings.CutPrefix(href, base+"/"); ok && !strings.HasPrefix(path, "archive/") {
+				if got := w.raw(href); got.Code != 200 && got.Code != 302 {
+					t.Errorf("a link to %s: %d", href, got.Code)
+				}
+			}
+		}
+	}
+	for from, to := range map[string]string{"/commit/" + id[:8]: "/commit/" + id, "/commit/main": "/commit/" + id, "/tree/" + id[:9] + "/src": "/tree/" + id + "/src", "/blob/" + id[:7] + "/README": "/blob/" + id + "/README", "/log": "/log/main"} {
+		if got := w.raw(base + from); got.Code != 302 || got.Header().Get("Location") != base+to {
+			t.Errorf("%s leads to %d %s", from, got.Code, got.Header().Get("Location"))
+		}
+	}
+	patch := w.raw(base + "/commit/" + id + ".patch")
+	if !strings.HasPrefix(patch.Body.String(), "From "+id) || !strings.Contains(patch.Body.String(), "+TWO") || patch.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("the patch: %v %s", patch.Header(), patch.Body)
+	}
+	if diff := w.raw(base + "/commit/" + id + ".diff").Body.String(); !strings.HasPrefix(diff, "diff --git") {
+		t.Errorf("the diff: %s", diff)
+	}
+	for _, path := range []string{"/commit/" + strings.Repeat("0", 40), "/commit/main/README", "/log/main?from=99", "/log/main/nothing", "/compare/main", "/compare/main...nothing", "/blame/main/nothing", "/archive/main.tar", "/commit/" + id[:6], "/refs/x", "/commit/" + strings.Repeat("0", 40) + ".patch"} {
+		if got := w.raw(base + path); got.Code != 404 {
+			t.Errorf("%s: %d", path, got.Code)
+		}
+	}
 }
 
 // TestRaw checks that a file never runs in the origin of the service.
@@ -198,7 +262,10 @@ func TestHiddenRepository(t *testing.T) {
 	dir := workTree(t, map[string]string{"secret": "a secret\n"})
 	w.serveCodeOf("nest", dir)
 	base := "/" + npub("owl") + "/nest"
-	paths := []string{"/tree/main", "/blob/main/secret", "/raw/main/secret"}
+	id := testkit.Git(t, dir, "rev-parse", "main")
+	paths := []string{
+		"/tree/main", "/blob/main/secret", "/raw/main/secret", "/log/main", "/commit/" + id, "/commit/" + id + ".patch", "/blame/main/secret", "/grep/main?q=secret", "/refs", "/compare/main...main",
+	}
 	for _, path := range paths {
 		if got := w.raw(base + path); got.Code != 200 {
 			t.Errorf("%s: %d", path, got.Code)

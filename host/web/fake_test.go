@@ -53,7 +53,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	for _, c := range change {
 		c(&cfg)
 	}
-	h, err := New(cfg, Deps{Facts: w, Git: w, Code: gitread.New(testScheduler)})
+	h, err := New(cfg, Deps{Facts: w, Git: w, Code: testReader})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +125,15 @@ var testScheduler = func() *gitrepo.Scheduler {
 		panic(err)
 	}
 	return s
+}()
+
+// testReader keeps no archives.
+var testReader = func() *gitread.Reader {
+	r, err := gitread.Open(gitread.Options{Scheduler: testScheduler})
+	if err != nil {
+		panic(err)
+	}
+	return r
 }()
 
 func (w *world) Refs(_ context.Context, a host.Address) ([]grasp.Ref, string, bool, error) {

@@ -42,6 +42,7 @@ import (
 	"talon/host/bound"
 	"talon/host/gitread"
 	"talon/host/gitrepo"
+	"talon/host/moderation"
 	"talon/host/web/code"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -84,13 +85,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if h.serveGoGet(w, r) {
+	if h.takenDown(w, r) || h.serveGoGet(w, r) {
 		return
 	}
 	build := h.route(r)
 	at, isBelow := parseBelow(r.URL.EscapedPath())
 	isCode := build == nil && isBelow && code.KindOf(at.rest) != code.KindNone
 	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && fromProgram(r):
+		h.answerProgram(w, r)
 	case build == nil && !isCode:
 		h.answer(w, r, http.StatusNotFound, "message", notFound)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -394,6 +397,9 @@ type Config struct {
 	// there is none. Nil: there never is one.
 	Hunt func(identifier string) (Hunt, bool)
 
+	// Moderation is the operator's log of what is taken down; nil is an empty one.
+	Moderation *moderation.Log
+
 	// Proxies are the reverse proxies whose X-Forwarded-Proto is believed.
 	Proxies []netip.Prefix
 
@@ -413,6 +419,7 @@ type Hunt struct {
 
 func (c *Config) setDefaults() {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Moderation = cmp.Or(c.Moderation, new(moderation.Log))
 	if c.Client == nil {
 		c.Client = func(*http.Request) netip.Addr { return netip.Addr{} }
 	}

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxRoots = 100 // that are looked at
-	maxItems = 20  // that are shown: of the open ones, and of the closed
+	maxItems = 5   // that the page of a repository shows: of the open ones, and of the closed
 )
 
 // root is an issue, a pull request or the first patch of a series.

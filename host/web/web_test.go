@@ -13,7 +13,6 @@ import (
 
 	"talon/host"
 	"talon/host/bound"
-	"talon/host/gitread"
 	"talon/sdk/grasp"
 )
 
@@ -386,7 +385,7 @@ func TestQueue(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	w := newWorld(t)
-	if _, err := New(Config{Service: "https://x/"}, Deps{Facts: w, Git: w, Code: gitread.New(testScheduler)}); err == nil || !strings.Contains(err.Error(), "https://x/") {
+	if _, err := New(Config{Service: "https://x/"}, Deps{Facts: w, Git: w, Code: testReader}); err == nil || !strings.Contains(err.Error(), "https://x/") {
 		t.Errorf("a service that is a URL: %v", err)
 	}
 	if _, err := New(Config{Service: "x"}, Deps{Facts: w}); err != errDeps {

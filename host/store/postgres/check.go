@@ -66,7 +66,7 @@ func (c *checker) run(ctx context.Context) error {
 	}
 	var placeholders, rows int64
 	var next bool
-	const sql = `SELECT seq, events, bytes, withheld, held, held_bytes, placeholders, (SELECT count(*) FROM placeholder), expires = ` + nextExpiry + ` AND due = ` + nextHeld + ` FROM total`
+	const sql = `SELECT seq, events, bytes, withheld, held, held_bytes, placeholders, (SELECT count(*) FROM placeholder), expires = least(` + nextExpiry + `, ` + nextHidden + `) AND due = ` + nextHeld + ` FROM total`
 	t := &c.total
 	if err := c.tx.QueryRow(ctx, sql).Scan(&t.Seq, &t.Events, &t.Bytes, &t.Withheld, &t.Held, &t.HeldBytes, &placeholders, &rows, &next); err != nil {
 		return err
@@ -94,10 +94,32 @@ func (c *checker) run(ctx context.Context) error {
 	if t.Held != n || t.HeldBytes != size {
 		c.problem("totals: %d held events of %d bytes noted, %d of %d held", t.Held, t.HeldBytes, n, size)
 	}
+	if err := c.hidden(ctx); err != nil {
+		return err
+	}
 	if err := c.checkUsage(ctx); err != nil {
 		return err
 	}
 	return c.conflicts(ctx)
+}
+
+// hidden compares hidden events with the totals and with what is stored.
+func (c *checker) hidden(ctx context.Context) error {
+	var noted, notedSize, n, size, both int64
+	const sql = `
+		SELECT t.hidden, t.hidden_bytes, h.n, h.size, h.both FROM total t, (
+			SELECT count(*) AS n, coalesce(sum(octet_length(json)), 0) AS size, count(e.id) AS both FROM hidden LEFT JOIN (SELECT id FROM event) e USING (id)
+		) h`
+	if err := c.tx.QueryRow(ctx, sql).Scan(&noted, &notedSize, &n, &size, &both); err != nil {
+		return err
+	}
+	if noted != n || notedSize != size {
+		c.problem("totals: %d hidden events of %d bytes noted, %d of %d there", noted, notedSize, n, size)
+	}
+	if both > 0 {
+		c.problem("%d events are hidden and stored", both)
+	}
+	return nil
 }
 
 // row is one of table event or held.

@@ -392,6 +392,7 @@ func (s *Store) inspect(ctx context.Context, c *pgx.Conn) error {
 // When the first event expires, and when the first thing is due in purgatory.
 const (
 	nextExpiry = `(SELECT coalesce(min(expires), 9223372036854775807) FROM event WHERE expires IS NOT NULL)`
+	nextHidden = `(SELECT coalesce(min(expires), 9223372036854775807) FROM hidden WHERE expires IS NOT NULL)`
 	nextHeld   = `least(
 			(SELECT coalesce(min(due), 9223372036854775807) FROM held WHERE NOT dormant),
 			(SELECT coalesce(min(due), 9223372036854775807) FROM held WHERE dormant),

@@ -73,7 +73,8 @@ const lookUp = `
 		a.seq, a.created_at, a.id,
 		CASE WHEN a.created_at <= x.created_at AND a.id <> x.id AND octet_length(a.json) <= $5 AND a.audience IS NULL THEN a.json END,
 		(SELECT 1 FROM held WHERE id = x.id) IS NOT NULL,
-		(SELECT 1 FROM held WHERE address = x.key LIMIT 1) IS NOT NULL
+		(SELECT 1 FROM held WHERE address = x.key LIMIT 1) IS NOT NULL,
+		$6 AND ((SELECT 1 FROM hidden WHERE id = x.id) IS NOT NULL OR (SELECT 1 FROM hidden WHERE address = x.key LIMIT 1) IS NOT NULL)
 	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY x (id, pubkey, key, created_at, n)
 	LEFT JOIN event a ON a.address = x.key ORDER BY x.n`
 
@@ -122,7 +123,7 @@ func (tx *Tx) lookUp(e *host.Event) error {
 	}
 	ctx, cancel := call()
 	defer cancel()
-	rows, err := tx.s.conn.Query(ctx, lookUp, ids, authors, keys, created, maxOldBytes)
+	rows, err := tx.s.conn.Query(ctx, lookUp, ids, authors, keys, created, maxOldBytes, tx.total.Hidden > 0)
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (tx *Tx) lookUp(e *host.Event) error {
 		var until, seq, createdAt *int64
 		var id, json []byte
 		var held, near bool
-		if err := rows.Scan(&k.Stored, &k.Deleted, &until, &seq, &createdAt, &id, &json, &held, &near); err != nil {
+		if err := rows.Scan(&k.Stored, &k.Deleted, &until, &seq, &createdAt, &id, &json, &held, &near, &k.MayBeHidden); err != nil {
 			return err
 		}
 		k.MayBeHeld = held || near
@@ -212,6 +213,9 @@ func (tx *Tx) Sweep(now int64, limit int) (removed []*host.Event, err error) {
 			removed, err = tx.deleteReturning(stored, `
 				DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE expires <= $1 ORDER BY expires, seq LIMIT $2)
 				RETURNING `+goneColumns, now, limit)
+		}
+		if err == nil {
+			err = rows{tx}.sweepHidden(now, limit)
 		}
 		return err
 	})

@@ -191,7 +191,7 @@ func (tx *Tx) seal(token []byte) error {
 				moderation = $8, token = $9, commits = $10, removed = $11, withheld = $12, `
 		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, tx.moderation, token, commits, tx.removed + tx.removedTotal, t.Withheld}
 		if tx.expiryChanged || tx.holdChanged {
-			b.Queue(sql+`expires = `+nextExpiry+`, due = `+nextHeld+` RETURNING expires, due`, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&expires, &due) })
+			b.Queue(sql+`expires = least(`+nextExpiry+`, `+nextHidden+`), due = `+nextHeld+` RETURNING expires, due`, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&expires, &due) })
 		} else {
 			b.Queue(sql+`expires = $13, due = $14`, append(args, expires, due)...)
 		}

@@ -8,6 +8,8 @@ import (
 
 // Rows are the stored events in the open transaction of an engine.
 type Rows interface {
+	HiddenRows
+
 	// Known returns what the database has that decides about an event. The result holds
 	// until the next call. Unless all is set, it may leave Stored and Deleted open.
 	Known(e *host.Event, all bool) (*Known, error)
@@ -46,6 +48,9 @@ type Known struct {
 	AddressDeleted bool  // its author has deleted its address
 	Until          int64 // up to this time
 
+	// MayBeHidden is false if neither the event nor anything at its address is hidden.
+	MayBeHidden bool
+
 	// MayBeHeld is false if purgatory has neither the event nor anything at its address.
 	MayBeHeld bool
 
@@ -79,6 +84,9 @@ func Put(rows Rows, e *host.Event, now int64) (out host.Outcome, k *Known, err e
 	if k, err = rows.Known(e, false); err != nil {
 		return out, nil, err
 	}
+	if out.Code, out.Reason, err = HiddenRefusal(rows, k, e); err != nil || out.Reason != "" {
+		return out, k, err
+	}
 	if out.Code, out.Reason = k.Refusal(e); out.Reason != "" {
 		return out, k, nil
 	}
@@ -101,8 +109,15 @@ func Put(rows Rows, e *host.Event, now int64) (out host.Outcome, k *Known, err e
 		out.Code, out.Reason = k.Refusal(e)
 		return out, k, nil
 	}
+	if k.MayBeHidden {
+		if err := supersedeHidden(rows, e); err != nil {
+			return out, nil, err
+		}
+	}
 	if e.Kind == host.KindDeletion {
-		out.Removed, err = remove(rows, e)
+		if out.Removed, err = remove(rows, e); err == nil {
+			err = removeHidden(rows, e)
+		}
 	}
 	return out, k, err
 }

@@ -4,6 +4,7 @@
 //	semantics.go  reasons, errors, totals and bounds
 //	put.go        what is stored and what is refused: duplicates, expiry, versions, tombstones
 //	deletion.go   what a deletion event (NIP-09) removes and forbids
+//	hidden.go     events that the operator has taken out of sight
 //	tags.go       the values under which an event is found
 //	usage.go      how much authors, repositories and kinds take
 //

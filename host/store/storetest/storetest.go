@@ -71,6 +71,9 @@ type Store interface {
 	Relays(ctx context.Context, about string) (map[string][]byte, error)
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 
+	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
+	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
+	Refused(ctx context.Context, yield func(semantics.RefusedID)) error
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
 	Usage(ctx context.Context, keys ...host.UsageKey) ([]host.Usage, error)
 	LargestUsage(ctx context.Context, class host.UsageClass, limit int) ([]host.UsageRow, error)
@@ -88,6 +91,7 @@ type Tx interface {
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 	Commit() error
 	Rollback() error
@@ -103,6 +107,7 @@ func Run(t *testing.T, x Engine) {
 		{"Put", testPut},
 		{"Withheld", testWithheld},
 		{"WithheldInPurgatory", testWithheldInPurgatory},
+		{"Drop", testDrop},
 		{"PutRefusesEphemeral", testPutRefusesEphemeral},
 		{"TagValues", testTagValues},
 		{"ManyTags", testManyTags},
@@ -130,6 +135,8 @@ func Run(t *testing.T, x Engine) {
 		{"StateSweep", testStateSweep},
 		{"Relays", testRelays},
 		{"Moderation", testModeration},
+		{"TakeDown", testTakeDown},
+		{"HiddenModel", testHiddenModel},
 		{"Usage", testUsage},
 		{"GitUsage", testGitUsage},
 	} {

@@ -157,11 +157,22 @@ var verbs = map[string]struct {
 	"tree": {kind: KindPage, page: (*Pages).tree},
 	"blob": {kind: KindPage, page: (*Pages).blob},
 	"raw":  {kind: KindFile, file: (*Pages).raw},
+
+	"log":     {kind: KindMiddling, page: (*Pages).log},
+	"commit":  {kind: KindMiddling, page: (*Pages).commit, file: (*Pages).patch},
+	"compare": {kind: KindMiddling, page: (*Pages).compare},
+	"refs":    {kind: KindPage, page: (*Pages).refList},
+	"blame":   {kind: KindMiddling, page: (*Pages).blame},
+	"grep":    {kind: KindMiddling, page: (*Pages).search},
+	"archive": {kind: KindFile, file: (*Pages).archive},
 }
 
 // KindOf returns the kind of answer at a path below a repository.
 func KindOf(rest string) Kind {
-	verb, _, _ := strings.Cut(rest, "/")
+	verb, rest, _ := strings.Cut(rest, "/")
+	if verb == "commit" && isPatch(rest) {
+		return KindFile
+	}
 	return verbs[verb].kind
 }
 

@@ -2,8 +2,10 @@ package code
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -24,13 +26,17 @@ type File struct {
 	Body        []byte
 	Size        int64 // -1 if it is not known
 
-	Stream *gitread.Stream // writes the answer, if Body is nil
+	Stream *gitread.Stream // writes the answer, if it is not nil
+	Disk   *os.File        // has the answer, if it is not nil
 }
 
 // End gives back what the file uses. The server calls it at the end of each answer.
 func (f *File) End() {
 	if f.Stream != nil {
 		f.Stream.End()
+	}
+	if f.Disk != nil {
+		_ = f.Disk.Close()
 	}
 }
 
@@ -136,6 +142,10 @@ func (f *File) WriteHead(w http.ResponseWriter) {
 func (f *File) WriteBody(w http.ResponseWriter) error {
 	if f.Stream != nil {
 		_, err := f.Stream.WriteTo(w)
+		return err
+	}
+	if f.Disk != nil {
+		_, err := io.CopyN(w, f.Disk, f.Size)
 		return err
 	}
 	_, err := w.Write(f.Body)

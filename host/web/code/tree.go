@@ -88,6 +88,11 @@ func (p *Pages) tree(q *Request, segments []string) (*Page, error) {
 	}
 	v := &treePage{head: q.headOf(title, t, at), Count: len(entries), Pending: changes == nil, History: template.URL(q.url("log", t, at...))}
 	v.addCrumbs(q, t, at)
+	if len(at) == 0 {
+		for _, format := range [...]string{"tar.gz", "zip"} {
+			v.Archive = append(v.Archive, link{template.URL(q.url("archive", t) + "." + format), format})
+		}
+	}
 	if v.Last, err = q.lastChange(t, at); err != nil {
 		return nil, err
 	}

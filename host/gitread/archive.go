@@ -1,0 +1,153 @@
+package gitread
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"talon/host/gitrepo"
+)
+
+// Bounds of archives.
+const (
+	maxArchive      = 256 << 20 // of the files in one
+	maxArchiveFile  = 128 << 20 // of one on disk
+	maxArchives     = 1 << 30   // of all on disk
+	maxArchiveFiles = 100_000   // files in one
+	archiveCPU      = 30 * time.Second
+	archiveAge      = time.Hour
+)
+
+// archives keeps archives on disk for some time. A client may take long to read one, and holds no
+// slot of git meanwhile.
+type archives struct{ dir string }
+
+// Archive returns a file with the archive of a commit, in the format tar.gz or zip, whose files are
+// below a folder. The caller closes the file. REQUIRES: the refs of the repository reach the commit.
+func (r *Repository) Archive(commit, format, folder string) (*os.File, error) {
+	dir := r.reader.archives.dir
+	if dir == "" {
+		return nil, fmt.Errorf("%w: no archives are kept here", ErrNotFound)
+	}
+	path := filepath.Join(dir, commit+"-"+keyOf(folder)+"."+format)
+	if f, err := os.Open(path); err == nil {
+		return f, nil
+	}
+	release, err := r.costly()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if f, err := os.Open(path); err == nil {
+		return f, nil // somebody else has made it meanwhile
+	}
+	t, err := r.task(r.ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer t.End()
+	if err := r.measure(t, commit); err != nil {
+		return nil, err
+	}
+	if err := r.reader.archives.makeRoom(); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "making-")
+	if err != nil {
+		return nil, fmt.Errorf("make an archive: %w", err)
+	}
+	args := []string{"archive", "--format=" + format, "--prefix=" + folder + "/", "-1", commit}
+	err = r.runIn(t, gitrepo.Command{Args: args, CPU: archiveCPU, Output: maxArchiveFile}, func(out io.Reader) error {
+		_, err := io.Copy(f, out)
+		return err
+	})
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	time.AfterFunc(archiveAge, func() { _ = os.Remove(path) })
+	return f, nil
+}
+
+// keyOf makes a part of a file name of a text.
+func keyOf(s string) string {
+	return strconv.FormatUint(uint64(murmur3(1, s))<<32|uint64(murmur3(2, s)), 36)
+}
+
+// measure fails with ErrTooLarge if the files of a commit are too many or too large for an archive.
+func (r *Repository) measure(t *gitrepo.Task, commit string) error {
+	files, bytes := 0, int64(0)
+	err := r.runIn(t, gitrepo.Command{Args: []string{"ls-tree", "-r", "-l", "-z", commit}, CPU: pageCPU, Output: 64 << 20}, func(out io.Reader) error {
+		in := bufio.NewReader(out)
+		for {
+			row, err := in.ReadString(0)
+			if err != nil {
+				return nil
+			}
+			head, _, _ := strings.Cut(row, "\t")
+			if fields := strings.Fields(head); len(fields) == 4 {
+				n, _ := strconv.ParseInt(fields[3], 10, 64) // a submodule has none
+				files++
+				bytes += n
+			}
+			if files > maxArchiveFiles || bytes > maxArchive {
+				return fmt.Errorf("an archive of more than %d MiB or %d files is %w", maxArchive>>20, maxArchiveFiles, ErrTooLarge)
+			}
+		}
+	})
+	return err
+}
+
+// openArchives empties the folder of archives, "" for none.
+func openArchives(dir string) (*archives, error) {
+	if dir == "" {
+		return &archives{}, nil
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("empty the folder of archives: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of archives: %w", err)
+	}
+	return &archives{dir}, nil
+}
+
+// makeRoom removes the oldest archives until one more fits. One is made at a time.
+func (a *archives) makeRoom() error {
+	for {
+		entries, err := os.ReadDir(a.dir)
+		if err != nil {
+			return fmt.Errorf("list the archives: %w", err)
+		}
+		var oldest fs.FileInfo
+		total := int64(maxArchiveFile)
+		for _, e := range entries {
+			info, err := e.Info()
+			if err != nil {
+				continue // it has gone meanwhile
+			}
+			total += info.Size()
+			if oldest == nil || info.ModTime().Before(oldest.ModTime()) {
+				oldest = info
+			}
+		}
+		if total <= maxArchives || oldest == nil {
+			return nil
+		}
+		if err := os.Remove(filepath.Join(a.dir, oldest.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove an old archive: %w", err)
+		}
+	}
+}

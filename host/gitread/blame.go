@@ -1,0 +1,238 @@
+package gitread
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"talon/host/bound"
+	"talon/host/gitrepo"
+)
+
+// Bounds of costly answers.
+const (
+	costlyCPU  = 8 * time.Second
+	costlyWait = 2 * time.Second
+	maxBlame   = 512 << 10 // bytes of a file
+	maxGrep    = 200       // lines
+	grepTime   = 4 * time.Second
+)
+
+// BlameLine says which commit a line of a file comes from.
+type BlameLine struct {
+	Commit   string
+	Line     int    // in the file of that commit
+	Previous string // the commit before that change, "" if there is none
+	OldName  string // the file in Previous
+}
+
+// costly waits a moment for one of the few turns of costly answers. The caller calls release.
+func (r *Repository) costly() (release func(), err error) {
+	ctx, cancel := context.WithTimeout(r.ctx, costlyWait)
+	defer cancel()
+	if err := r.reader.costly.Acquire(ctx, bound.Holder{Addr: r.by.Addr}); err != nil {
+		if r.ctx.Err() == nil {
+			return nil, ErrBusy
+		}
+		return nil, err
+	}
+	return r.reader.costly.Release, nil
+}
+
+// Blame returns for each line of a file the commit that it comes from. REQUIRES: the refs of the
+// repository reach the commit.
+func (r *Repository) Blame(commit string, path []string) ([]BlameLine, error) {
+	name := strings.Join(path, "/")
+	// The answer is the same for all commits that have the same last change of the file.
+	key := "blame " + r.lastCommit(commit, path) + " " + name
+	all := r.reader
+	all.mu.Lock()
+	lines, aging, ok := all.blames.Get(key)
+	if ok && aging {
+		all.blames.Add(key, lines, blameCost*len(lines))
+	}
+	all.mu.Unlock()
+	if ok {
+		return lines, nil
+	}
+	release, err := r.costly()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	args := []string{"--literal-pathspecs", "blame", "--porcelain", commit, "--", name}
+	err = r.run(gitrepo.Command{Args: args, CPU: costlyCPU, Output: 32 << 20}, func(out io.Reader) error {
+		lines, err = parseBlame(out)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all.mu.Lock()
+	all.blames.Add(key, lines, blameCost*len(lines))
+	all.mu.Unlock()
+	return lines, nil
+}
+
+// blameBytes is the size of the answers that are kept; twice as much for those used last.
+const (
+	blameBytes = 16 << 20
+	blameCost  = 64 // of a line; commits and names are shared
+)
+
+// lastCommit returns the commit that changed a file last if that is known, or the commit itself.
+func (r *Repository) lastCommit(commit string, path []string) string {
+	changes, err := r.LastChanges(commit, path[:len(path)-1])
+	if err != nil || changes == nil {
+		return commit
+	}
+	if c, ok := changes[path[len(path)-1]]; ok {
+		return c.ID
+	}
+	return commit
+}
+
+// parseBlame parses the output of git blame --porcelain.
+func parseBlame(out io.Reader) ([]BlameLine, error) {
+	type before struct{ commit, name string }
+	known := make(map[string]before)
+	names := make(map[string]string)
+	var lines []BlameLine
+	current := ""
+	in := bufio.NewReaderSize(out, 64<<10)
+	for {
+		text, err := in.ReadSlice('\n')
+		line := string(text)
+		for err == bufio.ErrBufferFull {
+			_, err = in.ReadSlice('\n')
+		}
+		if line == "" {
+			break
+		}
+		switch {
+		case line[0] == '\t':
+			l := &lines[len(lines)-1]
+			l.Previous, l.OldName = known[current].commit, known[current].name
+		case len(line) > 41 && gitrepo.IsID(line[:strings.IndexByte(line+" ", ' ')]):
+			fields := strings.Fields(line)
+			id := fields[0]
+			if shared, ok := names[id]; ok {
+				id = shared
+			} else {
+				names[id] = id
+			}
+			current = id
+			n, _ := strconv.Atoi(fields[1])
+			lines = append(lines, BlameLine{Commit: id, Line: n})
+		case strings.HasPrefix(line, "previous "):
+			id, name, _ := strings.Cut(strings.TrimSuffix(line[len("previous "):], "\n"), " ")
+			known[current] = before{id, unquote(name)}
+		}
+		if err != nil {
+			break
+		}
+	}
+	for i := range lines {
+		if b := known[lines[i].Commit]; b.commit != "" {
+			lines[i].Previous, lines[i].OldName = b.commit, b.name
+		}
+	}
+	return lines, nil
+}
+
+// unquote returns a name as git has it: one with odd characters is quoted as in C.
+func unquote(name string) string {
+	if !strings.HasPrefix(name, `"`) {
+		return name
+	}
+	var b strings.Builder
+	for i := 1; i < len(name)-1; i++ {
+		c := name[i]
+		if c != '\\' || i+1 >= len(name)-1 {
+			b.WriteByte(c)
+			continue
+		}
+		i++
+		switch c = name[i]; c {
+		case 'n':
+			b.WriteByte('\n')
+		case 't':
+			b.WriteByte('\t')
+		case 'r':
+			b.WriteByte('\r')
+		case 'a', 'b', 'f', 'v':
+			b.WriteByte(map[byte]byte{'a': 7, 'b': 8, 'f': 12, 'v': 11}[c])
+		case '0', '1', '2', '3':
+			if n, err := strconv.ParseUint(name[i:min(i+3, len(name))], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 2
+			}
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// Match is a line of a file that a search has found.
+type Match struct {
+	Path string
+	Line int
+	Text string
+}
+
+// Grep looks for a text in the files of a commit, whatever its case. It returns a bounded number of
+// lines, and whether there may be more. REQUIRES: the refs of the repository reach the commit.
+func (r *Repository) Grep(commit, text string) (matches []Match, more bool, err error) {
+	if strings.ContainsAny(text, "\n\x00") || len(text) < 2 || len(text) > 200 {
+		return nil, false, fmt.Errorf("%w: a search for %.100q", ErrNotFound, text)
+	}
+	release, err := r.costly()
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
+	args := []string{
+		"-c", "grep.threads=1", "grep", "-z", "-n", "-I", "-i", "-F", "--no-color", "--full-name", "--no-textconv", "--max-depth=-1", "-e", text, commit,
+	}
+	err = r.run(gitrepo.Command{Args: args, CPU: grepTime, Output: 4 << 20}, func(out io.Reader) error {
+		matches, more = parseGrep(out, len(commit)+1)
+		return nil
+	})
+	if err != nil && (isExit(err, 1) || isTooMuch(err)) { // 1: it has found nothing
+		more, err = more || isTooMuch(err), nil
+	}
+	return matches, more, err
+}
+
+// parseGrep parses the output of git grep -z -n: a commit and a path, a number, and the line.
+func parseGrep(out io.Reader, prefix int) (matches []Match, more bool) {
+	in := bufio.NewReaderSize(out, 64<<10)
+	for {
+		name, err := in.ReadString(0)
+		if err != nil || len(name) <= prefix {
+			return matches, false
+		}
+		number, err := in.ReadString(0)
+		if err != nil {
+			return matches, false
+		}
+		text, err := in.ReadSlice('\n')
+		line := cut(strings.TrimSuffix(string(text), "\n"), 400)
+		for err == bufio.ErrBufferFull {
+			_, err = in.ReadSlice('\n')
+		}
+		if len(matches) == maxGrep {
+			return matches, true
+		}
+		n, _ := strconv.Atoi(strings.TrimSuffix(number, "\x00"))
+		matches = append(matches, Match{Path: strings.TrimSuffix(name[prefix:], "\x00"), Line: n, Text: line})
+		if err != nil {
+			return matches, false
+		}
+	}
+}

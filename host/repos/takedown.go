@@ -1,0 +1,54 @@
+package repos
+
+import (
+	"context"
+
+	"talon/host"
+	"talon/host/githttp"
+	"talon/host/moderation"
+)
+
+// A hidden repository keeps its folder and its refs, and is brought in line as any other, so that
+// the branches of other maintainers stay where they are. Nothing of it is served, pushed or
+// hunted.
+
+// hidden returns the row of the moderation log that hides a repository, nil for none.
+func (f *Reconciler) hidden(p location) *moderation.Row {
+	return f.cfg.Moderation.Repository(host.PubKey(p.PubKey), p.Identifier, f.cfg.Now().Unix())
+}
+
+// purged reports whether the operator has removed a repository.
+func (f *Reconciler) purged(p location) bool {
+	return f.cfg.Moderation.Purged(host.PubKey(p.PubKey), p.Identifier, f.cfg.Now().Unix()) != nil
+}
+
+// takenDown is the answer to git about a repository that the operator has taken down.
+func takenDown(r *moderation.Row) *githttp.Refusal {
+	return &githttp.Refusal{Reason: "this repository was " + r.Text()}
+}
+
+// HiddenStore is a [Store] that also has hidden events.
+type HiddenStore interface {
+	Store
+	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
+}
+
+// WithHidden returns a store whose queries for announcements and states by their addresses, and
+// for announcements by their maintainers, also find what is hidden. Who maintains a repository,
+// and where its refs are, does not change because the operator hides an event.
+func WithHidden(s HiddenStore) Store { return hiddenToo{s} }
+
+type hiddenToo struct{ HiddenStore }
+
+// Query returns the events that match, hidden ones last.
+func (s hiddenToo) Query(ctx context.Context, f host.Filter) ([][]byte, error) {
+	found, err := s.HiddenStore.Query(ctx, f)
+	if err != nil || f.IDs != nil {
+		return found, err
+	}
+	hidden, err := s.HiddenBy(ctx, f)
+	if err != nil || len(hidden) == 0 {
+		return found, err
+	}
+	return append(found[:len(found):len(found)], hidden...), nil
+}
