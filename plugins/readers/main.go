@@ -64,6 +64,7 @@ const (
 	forReaders
 	private
 	open
+	withheld // private or for readers
 )
 
 func (r *rules) Configure(cfg policy.Config) error {
@@ -83,6 +84,11 @@ func (r *rules) Configure(cfg policy.Config) error {
 			if set.Has(kind) {
 				r.is[kind] |= list
 			}
+		}
+	}
+	for kind, is := range r.is {
+		if is&(private|forReaders) != 0 {
+			r.is[kind] |= withheld
 		}
 	}
 	for _, text := range cfg.Strings("readers_repositories") {
@@ -180,9 +186,9 @@ var (
 const maxKeys = 64
 
 // maxFilters is more than a relay takes in one message.
-const maxFilters = 512
+const maxFilters = 256
 
-var tooMany = policy.Reject("invalid", "more than 512 filters in one message, send several").By("filters")
+var tooMany = policy.Reject("invalid", "more than 256 filters in one message, send several").By("filters")
 
 // Query judges each filter; the first that asks for too much decides.
 func (r *rules) Query(in policy.QueryInput) policy.Verdict {
@@ -205,7 +211,7 @@ func (r *rules) Query(in policy.QueryInput) policy.Verdict {
 }
 
 func (r *rules) judge(filter *abi.FilterView, who *client) policy.Verdict {
-	some, every, withheld := r.asked(filter)
+	some, every := r.asked(filter)
 	if every&open != 0 {
 		return policy.Pass()
 	}
@@ -218,7 +224,7 @@ func (r *rules) judge(filter *abi.FilterView, who *client) policy.Verdict {
 		return authForKinds
 	case r.readersOnly && !who.isReader():
 		return onlyReaders
-	case !withheld:
+	case every&withheld == 0:
 		return policy.Pass()
 	case !who.known && every&forReaders != 0:
 		return authAsReader
@@ -230,23 +236,22 @@ func (r *rules) judge(filter *abi.FilterView, who *client) policy.Verdict {
 	return policy.Pass()
 }
 
-// asked returns the lists with a kind that the filter may match, the lists with all kinds that it
-// names, and whether it names kinds and all are withheld from strangers.
-func (r *rules) asked(filter *abi.FilterView) (some, every lists, withheld bool) {
+// asked returns the lists with a kind that the filter may match, and the lists with all kinds that
+// it names.
+func (r *rules) asked(filter *abi.FilterView) (some, every lists) {
 	if filter.NumKinds() == 0 {
 		if filter.NumIDs() > 0 || refers(filter) {
-			return 0, 0, false
+			return 0, 0
 		}
-		return r.used, 0, false
+		return r.used, 0
 	}
-	every, withheld = forAuthed|forReaders|private|open, true
+	every = forAuthed | forReaders | private | open | withheld
 	for it := filter.Kinds(); it.Next(); {
 		is := r.is[uint16(it.Kind())]
 		some |= is
 		every &= is
-		withheld = withheld && is&(private|forReaders) != 0
 	}
-	return some, every, withheld
+	return some, every
 }
 
 // refers reports whether the filter names what the events refer to.

@@ -30,7 +30,7 @@ func (tx *Tx) TakeDown(t host.Takedown, now int64) (out host.TakedownOutcome, er
 	}
 	if tx.others > 0 {
 		for _, p := range out.Published {
-			tx.changes.add(changeStored, uint64(p.Seq), p.Event.JSON)
+			tx.changes.event(changeStored, uint64(p.Seq), p.Event)
 		}
 		tx.changes.removed(out.Removed)
 		tx.changes.held(out.Held)
