@@ -295,6 +295,7 @@ var linksC = map[string]string{
 
 // testsLinkC says of which further packages the tests do.
 var testsLinkC = map[string]string{
+	"host/audience":         "a sweep is tried with SQLite",
 	"host/ingest":           "host/store",
 	"host/repos":            "host/store and host/schnorr",
 	"host/orphans":          "host/store",
