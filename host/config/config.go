@@ -72,6 +72,8 @@ type Config struct {
 	AuthChallenge  string
 	PubKey         string // hex
 	Known          [][32]byte
+	Operators      [][32]byte
+	Moderators     [][32]byte
 	Icon           string
 	Data           string
 	Node           string // empty: host name and port
@@ -274,6 +276,8 @@ func (c *Config) options() []*option {
 		opt("description", Serving, "", text(&c.Description, nil), "what the relay is for, as a `sentence` (NIP-11); empty means what its policies say"),
 		opt("contact", Serving, "", text(&c.Contact, nil), "`address` of the operator, such as mailto:me@example.com (NIP-11)"),
 		opt("known", Serving, "", pubkeys(&c.Known), "`keys` with commas between them, npub or hex: of people who have a part of all shared limits that strangers cannot use, beside the operator and the people of repositories that were served for seven days"),
+		opt("operators", Serving, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),
+		opt("moderators", Serving, "", pubkeys(&c.Moderators), "`keys` with commas between them, npub or hex: of people who may ban events and authors through the management API (NIP-86)"),
 		opt("pubkey", Serving, "", pubkey(&c.PubKey), "the operator's `key`, npub or hex (NIP-11)"),
 		opt("icon", Serving, "", text(&c.Icon, nil), "`URL` of a picture of the relay (NIP-11)"),
 		opt("auth-challenge", Serving, "demand", enum(&c.AuthChallenge, "connect", "demand"), "when clients get the challenge of NIP-42: as soon as they `connect`, or on demand, before the first answer that says auth-required"),

@@ -186,8 +186,12 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	p.backups.full = core.Space.Full
 	p.enforcer = core.newEnforcer(nil)
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, p.health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.withManagement(core, d.front(p.git, p.pages, p.registry, p.health)), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
+	rc.Banned = core.banned
+	if d.managed() {
+		rc.Info.NIPs = []int{managementNIP}
+	}
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,
 		Store:  core.Store,
@@ -283,6 +287,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	reconcile(p.reconciler.Run)
 	answer, stopRelay := startGroup(lasting, g, d.parts)
 	answer(p.relay.Run)
+	answer(func(ctx context.Context) error { return p.core.closeBanned(ctx, p.relay) })
 
 	// The parts that get events and git data from elsewhere end first. The others finish what
 	// these brought in.
