@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/gitread"
 	"talon/internal/race"
 	"talon/internal/testkit"
 	"talon/sdk/grasp"
@@ -67,6 +68,13 @@ func kindOf(path string) string {
 // pagesForBrowsers serves a repository with everything that pages can show, hostile texts included.
 func pagesForBrowsers(t *testing.T) (url string, paths []string) {
 	w := newWorld(t)
+	reader, err := gitread.Open(gitread.Options{Scheduler: testScheduler, Archives: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Handler, err = New(w.Handler.cfg, Deps{Facts: w, Git: w, Code: reader}); err != nil {
+		t.Fatal(err)
+	}
 	dir := workTree(t, map[string]string{
 		"README.md": "# The nest\n\nA [page](docs/build.md), a ![picture](img/a.svg), [how](#how-to) and " + strings.Repeat("long", 100) + ".\n\n" +
 			"## How to\n\n- [x] twigs\n- [ ] moss\n\n| Wide | " + strings.Repeat("column | ", 20) + "\n|" + strings.Repeat("---|", 21) + "\n| a | " + strings.Repeat("b | ", 20) + "\n\n" +
