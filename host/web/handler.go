@@ -1,6 +1,7 @@
-// Package web serves pages for browsers: what this service is, a page for each repository, and a
-// page for paths that are not here. The server makes them. They need no script, and load nothing
-// from other servers.
+// Package web serves pages for browsers: what this service is, its repositories, their issues, pull
+// requests and patches, the keys that sign all that, and a search. It also serves feeds of these.
+// The server makes the pages. They need no script, and load nothing from other servers. Package code
+// makes those of files and commits, and package markdown the texts.
 //
 // It reads events and refs, and changes nothing. Package sdk/grasp has the rules that say who
 // maintains a repository and what is open.
@@ -9,7 +10,8 @@
 //
 //  1. Every text of an event is hostile. It is escaped and bounded, without characters that
 //     change the order or look of the text around it.
-//  2. A text becomes a link only if it is an http, an https or a nostr URL.
+//  2. A text becomes a link only if it is an http, an https or a nostr URL. In a file of a
+//     repository, a relative URL leads to another file of it.
 //  3. Pages do not show events in purgatory. The page of a repository that waits has only
 //     the content of its URL. Held announcements count for who maintains a
 //     repository, as they do for a push.
@@ -17,7 +19,9 @@
 //     cannot push those of a maintainer out of these reads.
 //  5. Few pages are made concurrently, and networks take turns. The handler serves a page again
 //     for some seconds, but not after a change of anything that the page depends on.
-//  6. No answer says why the server failed: its log does.
+//  6. Only its author and the maintainers set the status, labels and title of an issue, and only
+//     its author adds versions to a pull request or patches to a series.
+//  7. No answer says why the server failed: its log does.
 package web
 
 import (
@@ -158,7 +162,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
 	defer cancel()
-	err := h.queue.Acquire(ctx, bound.Holder{Addr: h.cfg.Client(r)})
+	err := h.queue.Acquire(ctx, h.cfg.Client(r))
 	if err == nil {
 		defer h.queue.Release()
 		// Others who waited for the same page may have made it.
@@ -403,8 +407,9 @@ type Config struct {
 	// Proxies are the reverse proxies whose X-Forwarded-Proto is believed.
 	Proxies []netip.Prefix
 
-	// Client returns the address of who sent a request. Nil: nobody has one.
-	Client func(*http.Request) netip.Addr
+	// Client returns the holder that shared limits count a request as. Nil: all are strangers
+	// without an address.
+	Client func(*http.Request) bound.Holder
 
 	Log *slog.Logger
 	Now func() time.Time // nil means time.Now
@@ -421,7 +426,7 @@ func (c *Config) setDefaults() {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Moderation = cmp.Or(c.Moderation, new(moderation.Log))
 	if c.Client == nil {
-		c.Client = func(*http.Request) netip.Addr { return netip.Addr{} }
+		c.Client = func(*http.Request) bound.Holder { return bound.Holder{} }
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -463,15 +468,15 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 		cache:     newCache(),
 		changes:   newChanges(cfg.Now),
 		queue: bound.NewQueue(bound.Spec{
-			Name: "pages that wait to be made", Unit: "requests", Total: maxWaiting,
+			Name: "pages that wait to be made", Unit: "requests", Total: maxWaiting, Known: bound.KnownPart(maxWaiting),
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, maxBuilds),
 		code: bound.NewQueue(bound.Spec{
-			Name: "pages of code that wait to be made", Unit: "requests", Total: maxCodeWaiting,
+			Name: "pages of code that wait to be made", Unit: "requests", Total: maxCodeWaiting, Known: bound.KnownPart(maxCodeWaiting),
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, max(2, runtime.NumCPU()/2)),
 		middling: bound.NewQueue(bound.Spec{
-			Name: "pages of code that wait for git", Unit: "requests", Total: maxCodeWaiting,
+			Name: "pages of code that wait for git", Unit: "requests", Total: maxCodeWaiting, Known: bound.KnownPart(maxCodeWaiting),
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, max(2, runtime.NumCPU()/2)),
 	}, nil
