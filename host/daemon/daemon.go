@@ -27,6 +27,7 @@ import (
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/contain"
+	"talon/host/counter"
 	"talon/host/githttp"
 	"talon/host/ingest/retry"
 	"talon/host/moderation/enforce"
@@ -35,7 +36,6 @@ import (
 	"talon/host/relaysync"
 	"talon/host/repos"
 	"talon/host/schnorr"
-	"talon/host/tally"
 	"talon/host/web"
 )
 
@@ -142,7 +142,7 @@ type parts struct {
 	core       *Core
 	conns      *connections
 	ingest     *retry.Queue
-	tally      *tally.Tally // the way into the pipeline
+	counter    *counter.Counter // the way into the pipeline
 	registry   *registry
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
@@ -196,9 +196,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if d.managed() {
 		rc.Info.NIPs = []int{managementNIP}
 	}
-	p.tally = tally.New(p.ingest, d.log, time.Now)
+	p.counter = counter.New(p.ingest, d.log, time.Now)
 	p.relay, err = relay.New(rc, relay.Deps{
-		Ingest: p.tally,
+		Ingest: p.counter,
 		Store:  core.Store,
 		Verify: schnorr.Verify,
 		Policy: core.Plugins,
@@ -316,7 +316,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	}
 	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	run(func() error { return runScavenger(failed) })
-	run(func() error { return p.tally.Run(failed) })
+	run(func() error { return p.counter.Run(failed) })
 	run(func() error { return p.core.Space.Run(failed) })
 	run(func() error { return runWatchdog(failed, d.log) })
 	d.reload.watchSpace(p.core.Space)

@@ -1,4 +1,4 @@
-// Package tally counts the events that clients send, by kind, author, address and the reason of a
+// Package counter counts the events that clients send, by kind, author, address and the reason of a
 // refusal. It writes a line to the log for each minute with many events or refusals, so that a wave
 // of equal events leaves one line and not thousands.
 //
@@ -6,7 +6,7 @@
 //
 //  1. The memory is bounded, whoever sends what: only the keys with most are remembered.
 //  2. Counting does not wait for anything but other counts.
-package tally
+package counter
 
 import (
 	"context"
@@ -37,8 +37,8 @@ type Ingest interface {
 	Submit(ctx context.Context, it *host.Item) error
 }
 
-// Tally counts what passes through it to Ingest. Its methods may be called by many goroutines.
-type Tally struct {
+// Counter counts what passes through it to Ingest. Its methods may be called by many goroutines.
+type Counter struct {
 	next Ingest
 	log  *slog.Logger
 	now  func() time.Time
@@ -53,16 +53,16 @@ type Tally struct {
 	bytes           bound.Largest[netip.Addr] // of accepted events
 }
 
-// New returns a tally in front of next.
-func New(next Ingest, log *slog.Logger, now func() time.Time) *Tally {
-	t := &Tally{next: next, log: log, now: now}
+// New returns a counter in front of next.
+func New(next Ingest, log *slog.Logger, now func() time.Time) *Counter {
+	t := &Counter{next: next, log: log, now: now}
 	t.kinds.Size, t.authors.Size, t.addresses.Size, t.reasons.Size = remembered, remembered, remembered, remembered
 	t.bytes.Size = ofDay
 	return t
 }
 
 // Submit passes an item on, and counts its verdict.
-func (t *Tally) Submit(ctx context.Context, it *host.Item) error {
+func (t *Counter) Submit(ctx context.Context, it *host.Item) error {
 	done, e, addr := it.Done, it.Event, netip.Addr{}
 	if it.Source != nil {
 		addr = it.Source.Addr
@@ -76,7 +76,7 @@ func (t *Tally) Submit(ctx context.Context, it *host.Item) error {
 	return t.next.Submit(ctx, it)
 }
 
-func (t *Tally) count(e *host.Event, addr netip.Addr, v host.Verdict) {
+func (t *Counter) count(e *host.Event, addr netip.Addr, v host.Verdict) {
 	today := t.now().Unix() / (24 * 60 * 60)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +101,7 @@ func (t *Tally) count(e *host.Event, addr netip.Addr, v host.Verdict) {
 }
 
 // Addresses returns the addresses from which most bytes of events were accepted since midnight UTC.
-func (t *Tally) Addresses(limit int) []bound.Count[netip.Addr] {
+func (t *Counter) Addresses(limit int) []bound.Count[netip.Addr] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.day != t.now().Unix()/(24*60*60) {
@@ -111,7 +111,7 @@ func (t *Tally) Addresses(limit int) []bound.Count[netip.Addr] {
 }
 
 // Run writes a line for each minute with many events or refusals, until ctx ends.
-func (t *Tally) Run(ctx context.Context) error {
+func (t *Counter) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
 	for {
@@ -125,7 +125,7 @@ func (t *Tally) Run(ctx context.Context) error {
 }
 
 // sum writes the line of a minute, if there is one, and begins the next minute.
-func (t *Tally) sum() {
+func (t *Counter) sum() {
 	t.mu.Lock()
 	many := t.events >= manyEvents || t.refused >= manyRefusals
 	args := []any{
