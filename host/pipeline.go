@@ -231,7 +231,9 @@ func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
 }
 
 // Takedown lists events that the operator takes out of sight, removes for good, or shows again.
-type Takedown struct{ Hide, Purge, Show []ID }
+// Dropped events go because nothing justifies them any more. Their ids are not noted, so that sync
+// may bring them again.
+type Takedown struct{ Hide, Purge, Drop, Show []ID }
 
 // TakedownOutcome is what a takedown did. It is final only when its transaction has been
 // committed.

@@ -32,6 +32,11 @@ type Config struct {
 	// option. Nil: modules are compiled in this process.
 	Compiler []string
 
+	// A certificate for each domain is asked for, and Listen speaks TLS.
+	ACME          bool
+	ACMEEmail     string
+	ACMEDirectory string
+
 	Listen      string
 	Domains     []string // as they were written; see [Config.Service]
 	PRs         bool
@@ -73,6 +78,8 @@ type Config struct {
 	AuthChallenge  string
 	PubKey         string // hex
 	Known          [][32]byte
+	Operators      [][32]byte
+	Moderators     [][32]byte
 	Icon           string
 	Data           string
 	Node           string // empty: host name and port
@@ -237,6 +244,9 @@ func (c *Config) options() []*option {
 		opt("batch", Deciding, "512", integer(&c.Batch, 1, 1<<16), "most `events` of one commit"),
 
 		opt("listen", Serving|Checking, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
+		opt("acme", Serving, "false", boolean(&c.ACME), "`true` or false: speak TLS on --listen, with a certificate for each --domain from a certificate authority (ACME), whose terms you then agree to; the authority must reach them at port 443"),
+		opt("acme-email", Serving, "", text(&c.ACMEEmail, nil), "`address` under which the certificate authority reaches you"),
+		opt("acme-directory", Serving, "https://acme-v02.api.letsencrypt.org/directory", text(&c.ACMEDirectory, required), "`URL` of the directory of the certificate authority"),
 		opt("node", Serving, "", text(&c.Node, nil), "`name` of this server among those that write to one database of PostgreSQL; empty means its host name and port"),
 		opt("plugins-node", Serving, "", text(&c.PluginsNode, nil), "`name` of the node whose folder of plugins is followed where several servers write to one database of PostgreSQL; empty means none: talon plugin changes them"),
 		opt("drain", Serving, "0s", duration(&c.Drain, 0, time.Hour), "`time` for which /healthz says draining before the server stops, so that a proxy sends no more clients"),
@@ -276,6 +286,8 @@ func (c *Config) options() []*option {
 		opt("software", Serving, "", text(&c.Software, webURL), "`URL` that identifies the software (NIP-11); empty means the page of this relay, which names it"),
 		opt("contact", Serving, "", text(&c.Contact, nil), "`address` of the operator, such as mailto:me@example.com (NIP-11)"),
 		opt("known", Serving, "", pubkeys(&c.Known), "`keys` with commas between them, npub or hex: of people who have a part of all shared limits that strangers cannot use, beside the operator and the people of repositories that were served for seven days"),
+		opt("operators", Serving, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),
+		opt("moderators", Serving, "", pubkeys(&c.Moderators), "`keys` with commas between them, npub or hex: of people who may ban events and authors through the management API (NIP-86)"),
 		opt("pubkey", Serving, "", pubkey(&c.PubKey), "the operator's `key`, npub or hex (NIP-11)"),
 		opt("icon", Serving, "", text(&c.Icon, nil), "`URL` of a picture of the relay (NIP-11)"),
 		opt("auth-challenge", Serving, "demand", enum(&c.AuthChallenge, "connect", "demand"), "when clients get the challenge of NIP-42: as soon as they `connect`, or on demand, before the first answer that says auth-required"),

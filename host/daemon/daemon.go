@@ -8,6 +8,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,7 @@ type Daemon struct {
 	log     *slog.Logger
 	every   time.Duration // between two ticks of the throttle
 	conns   *connections
+	tls     *tls.Config // of the relay's own address; nil: it speaks plain HTTP
 
 	proxyWarning sync.Once
 
@@ -58,8 +60,8 @@ type Daemon struct {
 func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 	return &Daemon{
 		cfg: cfg, version: version, log: log, every: tickEvery,
-		conns: newConnections(cfg.Connections, cfg.Proxies, log),
-		http:  contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
+		conns: newConnections(cfg.Connections, cfg.Proxies, log), tls: certificates(cfg, &http.Client{Timeout: acmeTime}),
+		http: contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
 		hunt: contain.New(contain.Hunt, log), sync: contain.New(contain.Sync, log),
 		admin: contain.New(contain.Admin, log), parts: contain.New(contain.Daemon, log),
 	}
@@ -143,6 +145,7 @@ type parts struct {
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
+	orphans    *orphanRole
 	git        *githttp.Handler
 	pages      *web.Handler
 	relay      *relay.Relay
@@ -170,6 +173,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.hunter, err = d.openHunt(ctx, core, p.reconciler); err != nil {
 		return nil, err
 	}
+	if p.orphans, err = d.openOrphans(ctx, core); err != nil {
+		return nil, err
+	}
 	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
 		return nil, err
 	}
@@ -182,8 +188,12 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	p.backups.full = core.Space.Full
 	p.enforcer = core.newEnforcer(nil)
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(p.git, p.pages, p.registry, p.health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.withManagement(core, d.front(p.git, p.pages, p.registry, p.health)), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
+	rc.Banned = core.banned
+	if d.managed() {
+		rc.Info.NIPs = []int{managementNIP}
+	}
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,
 		Store:  core.Store,
@@ -228,6 +238,7 @@ func (p *parts) followers() []follower {
 		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
+	list = append(list, follower{publish: p.orphans.Publish, follow: p.orphans.Follow})
 	if p.hunter != nil {
 		list = append(list, follower{follow: repos.Hunt{Hunter: *p.hunter}.Follow})
 	}
@@ -278,12 +289,14 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	reconcile(p.reconciler.Run)
 	answer, stopRelay := startGroup(lasting, g, d.parts)
 	answer(p.relay.Run)
+	answer(func(ctx context.Context) error { return p.core.closeBanned(ctx, p.relay) })
 
 	// The parts that get events and git data from elsewhere end first. The others finish what
 	// these brought in.
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
 	bring(p.core.Users.Run)
+	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
 	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer}, Reload: d.Reload, Panics: d.admin}
 	if p.hunter != nil {
@@ -317,7 +330,11 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	front.open(handlers...)
 	p.core.Node.SetState(cluster.Ready)
 	at := front.sockets[0].Addr().String()
-	d.log.Info("serving", "addr", "ws://"+at, "http", "http://"+at, "data", d.cfg.Data, "version", d.version)
+	secure := ""
+	if d.tls != nil {
+		secure = "s"
+	}
+	d.log.Info("serving", "addr", "ws"+secure+"://"+at, "http", "http"+secure+"://"+at, "data", d.cfg.Data, "version", d.version)
 	notifyReady(d.log)
 
 	g.Go(func() error {
@@ -415,7 +432,8 @@ func (d *Daemon) listenAdmin() (net.Listener, error) {
 
 func (d *Daemon) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           inTime(d.http.Handler(d.warnOfProxies(h)), answerTime),
+		Handler:           inTime(d.conns.streams(d.http.Handler(d.warnOfProxies(h))), answerTime),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,

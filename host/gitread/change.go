@@ -156,7 +156,7 @@ func (r *Reader) walkLater(repository *Repository, key changeKey, folder []strin
 func (r *Reader) walkNow(repo *gitrepo.Repo, by bound.Holder, key changeKey, folder []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWalking*changeTime)
 	defer cancel()
-	if err := r.costly.Acquire(ctx, bound.Holder{Addr: by.Addr}); err != nil {
+	if err := r.costly.Acquire(ctx, by); err != nil {
 		return err
 	}
 	defer r.costly.Release()

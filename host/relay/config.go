@@ -98,6 +98,10 @@ type Config struct {
 	// client's address is the rightmost that is none of them.
 	Proxies []netip.Prefix
 
+	// Banned returns why the operator does not let an address in, with the prefix of NIP-01;
+	// empty if it may come in. It is asked for each request. Nil: nobody is banned.
+	Banned func(netip.Addr) string
+
 	// Next serves what is neither a websocket nor a request for NIP-11. Nil
 	// answers 404.
 	Next http.Handler
@@ -119,6 +123,7 @@ type Info struct {
 	Icon        string
 	Software    string
 	Version     string
+	NIPs        []int // that the server supports beside those of the relay and of its policies
 
 	// Limitation are further members of "limitation", such as max_event_tags,
 	// whose limits the policy keeps. Extra are further members of the document.
@@ -133,6 +138,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Clients == nil {
 		c.Clients = noLimits
+	}
+	if c.Banned == nil {
+		c.Banned = func(netip.Addr) string { return "" }
 	}
 	if c.CORS == nil {
 		c.CORS = func(http.Header) {}

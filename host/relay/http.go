@@ -23,6 +23,9 @@ const handshakeTime = 10 * time.Second
 // Every answer, whoever gives it, has the headers of Config.CORS.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.cfg.CORS(w.Header())
+	if r.refuseBanned(w, req) {
+		return
+	}
 	switch {
 	case req.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
@@ -156,5 +159,6 @@ func (r *Relay) open(c *conn, nc net.Conn) {
 	if c.parts.yielded.Load() {
 		c.closeWith(errYielded)
 	}
+	c.closeIfBanned() // since it was let in
 	go c.serve(ctx)
 }

@@ -26,12 +26,12 @@ func NIPs() []int { return slices.Clone(supportedNIPs) }
 const gitNIP = 34
 
 // nips returns what a client of this relay sees with such a policy, in order.
-func nips(grasps []string) []int {
-	list := NIPs()
+func nips(grasps []string, others []int) []int {
+	list := append(NIPs(), others...)
 	if len(grasps) > 0 {
 		list = append(list, gitNIP)
-		slices.Sort(list)
 	}
+	slices.Sort(list)
 	return list
 }
 
@@ -155,7 +155,7 @@ func (c *Config) document(about []host.Description) ([]byte, error) {
 		"limitation": limitation,
 	}
 	list := grasps(about)
-	doc["supported_nips"] = nips(list)
+	doc["supported_nips"] = nips(list, c.Info.NIPs)
 	if len(list) > 0 {
 		doc["supported_grasps"] = list
 	}

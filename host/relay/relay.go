@@ -200,12 +200,13 @@ const (
 	badHandshake
 	byPolicy
 	policyFailed
+	byBan // of the operator
 	refusals
 	admitted = refusals
 )
 
 func (f refusal) String() string {
-	return [refusals]string{"total", "address", "network", "shutdown", "handshake", "policy", "policy-error"}[f]
+	return [refusals]string{"total", "address", "network", "shutdown", "handshake", "policy", "policy-error", "ban"}[f]
 }
 
 func (f refusal) text() string {
@@ -217,6 +218,7 @@ func (f refusal) text() string {
 		"bad websocket handshake",
 		"blocked: refused by policy",
 		"error: the policy could not decide, try again later",
+		"blocked: banned by the operator",
 	}[f]
 }
 
