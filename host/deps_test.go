@@ -148,7 +148,7 @@ var allowed = map[string]string{
 	"plugins/layered-v4":        "sdk/strategy sdk/strategy/layers",
 	"plugins/layered-v5":        "sdk/strategy sdk/strategy/layers",
 	"plugins/mirror":            "sdk/strategy sdk/strategy/layers",
-	"plugins/lists":             "sdk/nip19 sdk/policy sdk/policy/kinds",
+	"plugins/lists":             "sdk/caseless sdk/nip19 sdk/policy sdk/policy/kinds",
 	"plugins/grasp":             "sdk/abi sdk/grasp sdk/policy",
 	"plugins/limits":            "sdk/policy",
 	"plugins/open":              "sdk/policy",
