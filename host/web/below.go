@@ -108,7 +108,13 @@ func (h *Handler) codeRequest(ctx context.Context, r *http.Request, at below) (*
 		return nil, gitread.ErrNotFound
 	}
 	name := identifier(at.repo.Identifier)
+	t, err := h.texts(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	o := t.options(1)
 	return &code.Request{
+		Href: o.Href, Mention: o.Mention,
 		HTTP: r, Repo: repo, By: h.cfg.Client(r),
 		Name: orElse(line(a.stored.Name, maxName), name), Identifier: name,
 		Base: at.base, Clone: h.urls(r).git(at.repo.Path()), About: a.stored.Name, Rest: at.rest,
