@@ -231,7 +231,12 @@ func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
 }
 
 // Takedown lists events that the operator takes out of sight, removes for good, or shows again.
-type Takedown struct{ Hide, Purge, Show []ID }
+type Takedown struct {
+	Hide, Purge, Show []ID
+
+	// Forget has sync fetch again what was removed before.
+	Forget bool
+}
 
 // TakedownOutcome is what a takedown did. It is final only when its transaction has been
 // committed.

@@ -25,6 +25,11 @@ func TakeDown(rows Rows, t *host.Takedown, now int64) (out host.TakedownOutcome,
 	if err := purge(rows, t.Purge, &out); err != nil {
 		return out, err
 	}
+	if t.Forget {
+		if err := rows.ClearRefused(); err != nil {
+			return out, err
+		}
+	}
 	return out, show(rows, t.Show, now, &out)
 }
 
@@ -52,7 +57,7 @@ func purge(rows Rows, ids []host.ID, out *host.TakedownOutcome) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	var refused []semantics.RefusedID
+	refused := make([]semantics.RefusedID, 0, len(ids))
 	hidden, err := rows.HiddenByID(ids)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -168,6 +169,13 @@ func (e *Enforcer) carryOutNew(ctx context.Context, lifts bool) error {
 	}
 	if lifts {
 		if err := e.show(ctx); err != nil {
+			return err
+		}
+	}
+	if slices.ContainsFunc(list, func(r moderation.Row) bool { return r.Action == moderation.Unban }) {
+		// The ids do not say which row has removed them. What is still barred is refused when it
+		// comes.
+		if _, err := e.cfg.Pipeline.TakeDown(ctx, host.Takedown{Forget: true}); err != nil {
 			return err
 		}
 	}
