@@ -293,8 +293,11 @@ var linksC = map[string]string{
 
 // testsLinkC says of which further packages the tests do.
 var testsLinkC = map[string]string{
-	"host/ingest":           "host/store",
-	"host/repos":            "host/store and host/schnorr",
+	"host/ingest": "host/store",
+	"host/repos":  "host/store and host/schnorr",
+
+	"host/moderation/enforce": "host/store",
+
 	"cmd/internal/gitcheck": "host/store",
 	"host/gitfetch":         "host/store",
 	"host/plugin/state":     "host/store",

@@ -348,7 +348,7 @@ func (e *Enforcer) carryOut(ctx context.Context, r *moderation.Row) error {
 		e.note(p)
 		return nil
 	}
-	if err := e.eachBarred(ctx, r, take); err != nil {
+	if err := e.eachBarred(ctx, r, take, false); err != nil {
 		return err
 	}
 	if r.Action == moderation.Purge {
