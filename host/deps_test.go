@@ -46,6 +46,7 @@ var allowed = map[string]string{
 	"host/backup":               "internal/durable internal/smallfile",
 	"host/diskspace":            "",
 	"internal/wave":             "",
+	"host/management":           "host host/moderation host/wire internal/recent",
 	"host/moderation":           "host host/wire sdk/grasp sdk/nip19",
 	"host/moderation/enforce":   "host host/moderation host/store/semantics host/wire sdk/grasp",
 	"host/ingest":               "host host/bound host/contain host/maintainers host/moderation host/purgatory host/wire internal/heap internal/recent internal/wave sdk/grasp",
@@ -70,6 +71,7 @@ var allowed = map[string]string{
 	"host/plugin/plugintest":    "host/bundle internal/race internal/testkit",
 	"host/purgatory":            "host host/bound host/store/semantics host/wire",
 	"host/maintainers":          "host host/wire sdk/grasp",
+	"host/orphans":              "host host/contain host/maintainers host/wire sdk/grasp",
 	"host/users":                "host host/bound host/maintainers sdk/grasp",
 	"host/gitrepo":              "host host/bound internal/durable internal/recent internal/smallfile sdk/nip19",
 	"host/githttp":              "host host/bound host/contain host/gitrepo",
@@ -293,15 +295,14 @@ var linksC = map[string]string{
 
 // testsLinkC says of which further packages the tests do.
 var testsLinkC = map[string]string{
-	"host/ingest": "host/store",
-	"host/repos":  "host/store and host/schnorr",
-
 	"host/moderation/enforce": "host/store",
-
-	"cmd/internal/gitcheck": "host/store",
-	"host/gitfetch":         "host/store",
-	"host/plugin/state":     "host/store",
-	"host/web":              "host/store",
+	"host/ingest":             "host/store",
+	"host/repos":              "host/store and host/schnorr",
+	"host/orphans":            "host/store",
+	"cmd/internal/gitcheck":   "host/store",
+	"host/gitfetch":           "host/store",
+	"host/plugin/state":       "host/store",
+	"host/web":                "host/store",
 }
 
 func TestPackagesWithoutC(t *testing.T) {

@@ -231,8 +231,10 @@ func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
 }
 
 // Takedown lists events that the operator takes out of sight, removes for good, or shows again.
+// Dropped events go because nothing justifies them any more. Their ids are not noted, so that sync
+// may bring them again.
 type Takedown struct {
-	Hide, Purge, Show []ID
+	Hide, Purge, Drop, Show []ID
 
 	// Forget has sync fetch again what was removed before.
 	Forget bool

@@ -29,7 +29,7 @@ The page is one file that needs no network. The first variant of a world is the 
 		Args: cobra.MinimumNArgs(1),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "write the page: a `file`")
-	cmd.Flags().StringVar(&tables, "csv", "", "write runs.csv, series.csv, staleness.csv and relays.csv: a `folder`")
+	cmd.Flags().StringVar(&tables, "csv", "", "write tables, such as runs.csv: a `folder`")
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "write the table as Markdown")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := new(report.Report)
@@ -52,7 +52,7 @@ The page is one file that needs no network. The first variant of a world is the 
 		if markdown {
 			return report.Markdown(w, &r.Outcomes, plain)
 		}
-		return report.Text(w, &r.Outcomes, columns(w), plain)
+		return report.Text(w, &r.Outcomes, columns(w), plain, redOn(w))
 	}
 	return cmd
 }
@@ -116,10 +116,12 @@ func labDiffCommand() *cobra.Command {
 		Use:   "diff OLD.jsonl NEW.jsonl",
 		Short: "Say what a new version of a module changes",
 		Long: `Say what changed between two files of runs, for each variant that both have, paired by seed. For the CI of a module's author: it exits with 1 if a measure of
---gate got worse, or if a run that finished before did not, or found something new.
+--gate got worse, or if a run that finished before did not, or found something new. It exits with 2 if a gate cannot fail with so few seeds.
 
-A measure got worse if chance does not explain it (sign test over the seeds, Holm's correction, and the 95 % confidence interval of the change), by more than its
-allowance: a share of the old value, and of a measure that is a share itself, such as completeness, the change in percent points.`,
+Completeness is exact: an event that the old version has and the new one lacks fails the gate, in any seed. The gate completeness=1% allows a mean loss of one percent point.
+
+Another measure got worse if chance does not explain it (sign test over the seeds, Holm's correction for the number of gates, and the exact 95 % confidence interval
+of the change of the median seed), by more than its allowance: a share of the old value.`,
 		Example: `  talon lab diff main.jsonl branch.jsonl
   talon lab diff main.jsonl branch.jsonl --gate completeness,bytes=2%,staleness_p99=10%`,
 		Args: cobra.ExactArgs(2),
@@ -150,24 +152,31 @@ allowance: a share of the old value, and of a measure that is a share itself, su
 		}
 		out := cmd.OutOrStdout()
 		var failed []string
+		need := 0
 		for i, v := range pairs {
 			if i > 0 {
 				fmt.Fprintln(out)
 			}
-			more, err := report.Diff(out, v, list, columns(out), plain)
+			changes, err := report.Diff(out, v, list, columns(out), plain, redOn(out))
 			if err != nil {
 				return err
 			}
-			failed = append(failed, more...)
+			failed = append(failed, changes.Worse...)
+			need = max(need, changes.Seeds)
 		}
-		if len(failed) == 0 {
-			return nil
+		if len(failed) > 0 {
+			fmt.Fprintln(out)
 		}
-		fmt.Fprintln(out)
 		for _, text := range failed {
-			fmt.Fprintln(out, "worse:", text)
+			fmt.Fprintln(out, redOn(out)("worse: "+text))
 		}
-		return errors.New(counted(len(failed), "change") + " for the worse")
+		switch {
+		case len(failed) > 0:
+			return errors.New(counted(len(failed), "change") + " for the worse")
+		case need > 0:
+			return exit{2, fmt.Errorf("a gate cannot fail with so few seeds: take %d or more, for %s", need, counted(len(list), "gate"))}
+		}
+		return nil
 	}
 	return cmd
 }

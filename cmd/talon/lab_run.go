@@ -167,7 +167,7 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 		}
 	}
 	stdout := cmd.OutOrStdout()
-	if err := report.Text(stdout, &r.Outcomes, columns(stdout), plain); err != nil {
+	if err := report.Text(stdout, &r.Outcomes, columns(stdout), plain, redOn(stdout)); err != nil {
 		return err
 	}
 	for _, text := range broken {

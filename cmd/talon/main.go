@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,9 +36,21 @@ func main() {
 	}
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "talon: "+err.Error())
-		os.Exit(1)
+		code := 1
+		if e, ok := errors.AsType[exit](err); ok {
+			code = e.code
+		}
+		os.Exit(code)
 	}
 }
+
+// exit is an error with another exit code than 1.
+type exit struct {
+	code int
+	error
+}
+
+func (e exit) Unwrap() error { return e.error }
 
 // root is the command without a subcommand: it only helps.
 func root() *cobra.Command {

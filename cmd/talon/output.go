@@ -70,6 +70,16 @@ func columns(w io.Writer) int {
 	return 0
 }
 
+// redOn returns a function that makes a text red, if w is a terminal and NO_COLOR is not set.
+func redOn(w io.Writer) func(string) string {
+	if f, ok := w.(*os.File); ok && os.Getenv("NO_COLOR") == "" {
+		if _, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+			return func(s string) string { return "\x1b[31m" + s + "\x1b[0m" }
+		}
+	}
+	return func(s string) string { return s }
+}
+
 // plain returns text that a terminal shows and does not obey: modules and events
 // may say anything.
 func plain(s string) string {

@@ -33,7 +33,7 @@ type Config struct {
 	Compiler []string
 
 	Listen      string
-	Domain      string // as it was written; see [Config.Service]
+	Domains     []string // as they were written; see [Config.Service]
 	PRs         bool
 	Proxies     []netip.Prefix
 	Git         string
@@ -72,6 +72,8 @@ type Config struct {
 	AuthChallenge  string
 	PubKey         string // hex
 	Known          [][32]byte
+	Operators      [][32]byte
+	Moderators     [][32]byte
 	Icon           string
 	Data           string
 	Node           string // empty: host name and port
@@ -164,12 +166,12 @@ func isPostgres(text string) bool {
 	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
 }
 
-// Service returns the relay's address from outside, host or host:port as in a URL: its
-// domain, or else what it listens on. Where that is every address, it is localhost; a
+// Service returns the relay's address from outside, host or host:port as in a URL: the first of
+// its domains, or else what it listens on. Where that is every address, it is localhost; a
 // port that the system chooses is left out.
 func (c *Config) Service() string {
-	if c.Domain != "" {
-		return inURL(c.Domain)
+	if len(c.Domains) > 0 {
+		return inURL(c.Domains[0])
 	}
 	name, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -182,6 +184,15 @@ func (c *Config) Service() string {
 		return inURL(name)
 	}
 	return net.JoinHostPort(name, port)
+}
+
+// Names returns all addresses of the relay from outside, Service first.
+func (c *Config) Names() []string {
+	names := []string{c.Service()}
+	for _, name := range c.Domains[min(1, len(c.Domains)):] {
+		names = append(names, inURL(name))
+	}
+	return names
 }
 
 // inURL puts an IPv6 address into brackets.
@@ -221,7 +232,7 @@ func (c *Config) options() []*option {
 		opt("module-fuel", Deciding, "20000000", integer(&c.Fuel, 10_000, 1e12), "most `units` of fuel that a policy may ask for per call, a strategy or throttle 20 times that; one is about an instruction"),
 		opt("module-memory", Deciding, "64MiB", size(&c.ModuleMemory, 1<<20, 4<<30), "most `bytes` of memory that a policy may ask for, per instance; a strategy or throttle twice that"),
 		opt("module-state", Deciding, "8MiB", size(&c.ModuleState, 1<<10, 1<<40), "most `bytes` that a module may remember, if its side-car says nothing else"),
-		opt("domain", Deciding|Checking, "", domain(&c.Domain), "`host[:port]` under which this relay and its repositories are reached; empty means the address that it serves on"),
+		opt("domain", Deciding|Checking, "", domains(&c.Domains), "`host[:port]` under which this relay and its repositories are reached, then other names of it with commas between them, such as an onion service: AUTH may name them, and Talon does not connect to them; empty means the address that it serves on"),
 		opt("prs", Deciding, "true", boolean(&c.PRs), "`true` or false: take pull requests under /prs/ for repositories elsewhere (GRASP-06)"),
 		opt("workers", Deciding, "0", integer(&c.Workers, 0, 1024), "`goroutines` that verify and decide; 0 means one per processor"),
 		opt("queue", Deciding, "4096", integer(&c.Queue, 1, 1<<20), "`events` that may wait for the writer before senders must wait"),
@@ -267,6 +278,8 @@ func (c *Config) options() []*option {
 		opt("description", Serving, "", text(&c.Description, nil), "what the relay is for, as a `sentence` (NIP-11); empty means what its policies say"),
 		opt("contact", Serving, "", text(&c.Contact, nil), "`address` of the operator, such as mailto:me@example.com (NIP-11)"),
 		opt("known", Serving, "", pubkeys(&c.Known), "`keys` with commas between them, npub or hex: of people who have a part of all shared limits that strangers cannot use, beside the operator and the people of repositories that were served for seven days"),
+		opt("operators", Serving, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),
+		opt("moderators", Serving, "", pubkeys(&c.Moderators), "`keys` with commas between them, npub or hex: of people who may ban events and authors through the management API (NIP-86)"),
 		opt("pubkey", Serving, "", pubkey(&c.PubKey), "the operator's `key`, npub or hex (NIP-11)"),
 		opt("icon", Serving, "", text(&c.Icon, nil), "`URL` of a picture of the relay (NIP-11)"),
 		opt("auth-challenge", Serving, "demand", enum(&c.AuthChallenge, "connect", "demand"), "when clients get the challenge of NIP-42: as soon as they `connect`, or on demand, before the first answer that says auth-required"),
@@ -280,12 +293,12 @@ func (c *Config) options() []*option {
 		opt("max-subscriptions", Serving, "64", integer(&c.Subscriptions, 1, 1e5), "`subscriptions` of one connection"),
 		opt("max-subscription-values", Serving, "0", integer(&c.SubscriptionValues, 0, 1e7),
 			"`values` that all filters of one connection's subscriptions may have, and those of one network; the relay takes eight times as many; 0 means what an eighth of a quarter of the memory holds, at most 200000"),
-		opt("max-filters", Serving, "20", integer(&c.Filters, 1, 1000), "`filters` of one REQ or COUNT"),
+		opt("max-filters", Serving, "100", integer(&c.Filters, 1, 1000), "`filters` of one REQ or COUNT"),
 		opt("max-values", Serving, "2000", integer(&c.Values, 1, 1e6), "`values` of one filter, all its lists together"),
 		opt("default-limit", Serving, "500", integer(&c.DefaultLimit, 1, 1e6), "stored `events` for a filter without a limit"),
 		opt("max-limit", Serving, "5000", integer(&c.MaxLimit, 1, 1e6), "stored `events` for a filter that asks for more"),
 		opt("query-time", Serving, "10s", duration(&c.QueryTime, 100*time.Millisecond, time.Hour), "`time` of one read of the database"),
-		opt("ping", Serving, "1m", duration(&c.Ping, time.Second, time.Hour), "`time` of silence before a connection is pinged"),
+		opt("ping", Serving, "30s", duration(&c.Ping, time.Second, time.Hour), "`time` without a byte from a client, or to it, after which it is pinged; a client that does not answer in as much again, at most 30 s, is cut off"),
 		opt("compress-from", Serving, "4KiB", size(&c.CompressFrom, 0, 64<<20), "`bytes` from which a message is compressed for clients that can; 0 never compresses"),
 		opt("max-neg-sessions", Serving, "256", integer(&c.NegSessions, 1, 1e5), "negentropy `sessions` at once (NIP-77)"),
 		opt("max-neg-records", Serving, "1000000", integer(&c.NegRecords, 1, 1e8), "`events` of one negentropy session"),

@@ -114,7 +114,7 @@ func TestGoodValues(t *testing.T) {
 	}
 	if c.PubKey != "3bf0c63fcb93463407af97a5e5ee64fa883d107ef9e558472c4eb9aaaefa459d" ||
 		!c.AllowExec || len(c.PluginSigners) != 2 || c.PluginSigners[0][0] != 0x3b || c.PluginSigners[1][31] != 0xab ||
-		c.Domain != "relay.example.com:8080" || len(c.Proxies) != 2 || c.Proxies[0].String() != "10.0.0.0/8" || c.CompressFrom != 0 {
+		len(c.Domains) != 1 || c.Domains[0] != "relay.example.com:8080" || len(c.Proxies) != 2 || c.Proxies[0].String() != "10.0.0.0/8" || c.CompressFrom != 0 {
 		t.Errorf("got %+v", c)
 	}
 }

@@ -248,9 +248,10 @@ func address(p *string) value {
 
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
-func domain(p *string) value {
+// domains is a list of names of the relay.
+func domains(p *[]string) value {
 	wrong := errors.New("host or host:port without scheme or path, such as relay.example.com")
-	return parsed(p, func(s string) (string, error) {
+	return list(p, "string", func(_ []string, s string) (string, error) {
 		s = strings.ToLower(s)
 		name := s
 		if h, port, err := net.SplitHostPort(s); err == nil {
@@ -259,11 +260,11 @@ func domain(p *string) value {
 			}
 			name = h
 		}
-		if _, err := netip.ParseAddr(strings.Trim(name, "[]")); s != "" && err != nil && !hostName.MatchString(name) {
+		if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err != nil && !hostName.MatchString(name) {
 			return "", wrong
 		}
 		return s, nil
-	})
+	}, itself)
 }
 
 func pubkey(p *string) value {

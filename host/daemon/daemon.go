@@ -143,6 +143,7 @@ type parts struct {
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
+	orphans    *orphanRole
 	git        *githttp.Handler
 	pages      *web.Handler
 	relay      *relay.Relay
@@ -170,6 +171,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if p.hunter, err = d.openHunt(ctx, core, p.reconciler); err != nil {
 		return nil, err
 	}
+	if p.orphans, err = d.openOrphans(ctx, core); err != nil {
+		return nil, err
+	}
 	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
 		return nil, err
 	}
@@ -183,8 +187,12 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	p.enforcer = core.newEnforcer(nil)
 	confirmed := newConfirmation(core.Store, d.cfg.Confirm)
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.withManagement(core, d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health)), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
+	rc.Banned = core.banned
+	if d.managed() {
+		rc.Info.NIPs = []int{managementNIP}
+	}
 	p.relay, err = relay.New(rc, relay.Deps{
 		Ingest: p.ingest,
 		Store:  core.Store,
@@ -229,6 +237,7 @@ func (p *parts) followers() []follower {
 		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
+	list = append(list, follower{publish: p.orphans.Publish, follow: p.orphans.Follow})
 	if p.hunter != nil {
 		list = append(list, follower{follow: repos.Hunt{Hunter: *p.hunter}.Follow})
 	}
@@ -279,12 +288,14 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	reconcile(p.reconciler.Run)
 	answer, stopRelay := startGroup(lasting, g, d.parts)
 	answer(p.relay.Run)
+	answer(func(ctx context.Context) error { return p.core.closeBanned(ctx, p.relay) })
 
 	// The parts that get events and git data from elsewhere end first. The others finish what
 	// these brought in.
 	bring, stopBringing := startGroup(failed, g, d.parts)
 	bring(p.ingest.Run)
 	bring(p.core.Users.Run)
+	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
 	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer}, Reload: d.Reload, Panics: d.admin}
 	if p.hunter != nil {

@@ -54,9 +54,13 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 	if !d.cfg.Hunt {
 		return nil, nil
 	}
-	own, err := grasp.ParseService(d.cfg.Service())
-	if err != nil {
-		return nil, err
+	var own []grasp.Service
+	for _, name := range d.cfg.Names() {
+		service, err := grasp.ParseService(name)
+		if err != nil {
+			return nil, err
+		}
+		own = append(own, service)
 	}
 	clamps := queue.DefaultClamps
 	clamps.All, clamps.AtOnce, clamps.PerMinute = d.cfg.HuntRequests, d.cfg.HuntDomainRequests, d.cfg.HuntDomainRate

@@ -47,6 +47,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 	limits.NegIdle = cfg.NegIdle
 	limits.QueryTime = cfg.QueryTime
 	limits.PingInterval = cfg.Ping
+	limits.PongTime = min(limits.PongTime, cfg.Ping)
 	limits.DrainTime = cfg.Shutdown
 	limits.CompressFrom = int(cfg.CompressFrom)
 	return relay.Config{
@@ -61,9 +62,9 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 			// By it a relay finds out that it has connected to itself.
 			Extra: map[string]any{"self": self.String()},
 		},
-		Limits: limits,
-		Domain: cfg.Domain,
-		CORS:   githttp.CORS,
+		Limits:  limits,
+		Domains: cfg.Domains,
+		CORS:    githttp.CORS,
 
 		ChallengeOnConnect: cfg.AuthChallenge == "connect",
 

@@ -15,6 +15,7 @@ import (
 	"talon/host/config"
 	"talon/host/ingest"
 	"talon/host/moderation"
+	"talon/host/orphans"
 	"talon/host/plugin/state"
 	"talon/host/relay"
 	"talon/host/relaysync"
@@ -84,10 +85,11 @@ const (
 	knownGit      = "git"
 )
 
-// What is known of people is kept in the same way, under [users.About].
+// What is known of people, and of announcements that are gone, is kept in the same way, under
+// [users.About] and [orphans.About].
 
 // Knowledge lists all sorts of it, for talon copy.
-var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About}
+var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About, orphans.About}
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {

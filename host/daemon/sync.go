@@ -98,7 +98,7 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 	s.relays, s.changed = relays, reducer(manifest.WorldPolicy, nil).Changed() // it is asked nothing
 	strategy := strategy{reducer(manifest.WorldStrategy, func() []byte { return s.Init() })}
 	s.Sync, err = relaysync.New(relaysync.Config{
-		Own:          []string{d.cfg.Service()},
+		Own:          d.cfg.Names(),
 		Listen:       listen,
 		Self:         key.PubKey(),
 		Bootstrap:    d.cfg.Bootstrap,

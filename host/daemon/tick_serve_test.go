@@ -215,7 +215,7 @@ func TestServeLimitsEvents(t *testing.T) {
 		t.Errorf("another client's event: %s", refused)
 	}
 	for name, want := range map[string]string{
-		"connections": "100", "subscriptions": "64", "filters": "20", "queries": "0", "bytes-in": "0", "bytes-out": "0",
+		"connections": "100", "subscriptions": "64", "filters": "100", "queries": "0", "bytes-in": "0", "bytes-out": "0",
 	} {
 		if got := clientLimit(t, addr, name); got != want {
 			t.Errorf("the limit of %s is %s, want %s", name, got, want)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,8 +26,8 @@ var ErrOurs = errors.New("it is a URL of this service")
 
 // Addresses restricts the servers that the hunt may contact.
 type Addresses struct {
-	Own     grasp.Service // is never asked
-	Private bool          // addresses that are not of the public internet are allowed
+	Own     []grasp.Service // names of this service, which is never asked
+	Private bool            // addresses that are not of the public internet are allowed
 }
 
 // ParseURL reads a clone URL of an event. It refuses what is not a plain http or
@@ -68,7 +69,7 @@ func (a Addresses) ParseURL(text string) (queue.URL, error) {
 			return queue.URL{}, errors.New("the path has a part of dots only")
 		}
 	}
-	if a.Own.Host != "" && a.Own.ServesGit(u.String()) {
+	if slices.ContainsFunc(a.Own, func(own grasp.Service) bool { return own.ServesGit(u.String()) }) {
 		return queue.URL{}, ErrOurs
 	}
 	return queue.URL{Text: u.String(), Domain: domain}, nil

@@ -12,7 +12,7 @@ import (
 )
 
 func TestParseURL(t *testing.T) {
-	a := Addresses{Own: grasp.Service{Host: "relay.example.com"}}
+	a := Addresses{Own: []grasp.Service{{Host: "relay.example.com"}}}
 	for text, want := range map[string]string{
 		"https://git.example.com/a/b.git":          "https://git.example.com/a/b.git git.example.com",
 		"HTTPS://GIT.Example.COM.:443/a/b.git/":    "https://git.example.com/a/b.git git.example.com",
@@ -38,7 +38,7 @@ func TestParseURL(t *testing.T) {
 
 // TestWrongURLs has what announcements of strangers may say.
 func TestWrongURLs(t *testing.T) {
-	a := Addresses{Own: grasp.Service{Host: "relay.example.com"}}
+	a := Addresses{Own: []grasp.Service{{Host: "relay.example.com"}}}
 	for _, text := range []string{
 		"", " ", "git.example.com/x", "//git.example.com/x", "https:///x", "https:x", "https://", "https://:443/x", "https://git.example.com:/x",
 		"ssh://git.example.com/x", "git@git.example.com:x", "file:///etc/passwd", "ext::sh -c id", "git://git.example.com/x", "ftp://x.example.com/",
@@ -75,7 +75,7 @@ func FuzzParseURL(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		a := Addresses{Own: grasp.Service{Host: "relay.example.com"}}
+		a := Addresses{Own: []grasp.Service{{Host: "relay.example.com"}}}
 		got, err := a.ParseURL(text)
 		if err != nil {
 			return

@@ -439,7 +439,7 @@ func TestWhatIsTold(t *testing.T) {
 // TestManyURLs has one announcement with 500 URLs, and one with a single URL: the single one is
 // among the first.
 func TestManyURLs(t *testing.T) {
-	h := newHunter(t, newForge(t), nil, func(c *Config) { c.Addresses = Addresses{Own: grasp.Service{Host: "relay.example.com"}} })
+	h := newHunter(t, newForge(t), nil, func(c *Config) { c.Addresses = Addresses{Own: []grasp.Service{{Host: "relay.example.com"}}} })
 	var many []string
 	for i := range 500 {
 		many = append(many, fmt.Sprintf("https://git%d.example.com/x", i))

@@ -154,7 +154,7 @@ func startService(t *testing.T, throttle throttle.Module) *service {
 	limits.Stall = time.Hour // real time: a machine may pause
 	limits.Whole = time.Hour
 	s.hunter = gitfetch.New(t.Context(), gitfetch.Config{
-		Repos: repositories, Module: throttle, Addresses: gitfetch.Addresses{Own: own, Private: true}, Clamps: queue.DefaultClamps,
+		Repos: repositories, Module: throttle, Addresses: gitfetch.Addresses{Own: []grasp.Service{own}, Private: true}, Clamps: queue.DefaultClamps,
 		Limits: limits, Log: log, Now: s.clock.now,
 	})
 	handler, err := githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: log}, repositories, repositories)

@@ -25,12 +25,26 @@ func TakeDown(rows Rows, t *host.Takedown, now int64) (out host.TakedownOutcome,
 	if err := purge(rows, t.Purge, &out); err != nil {
 		return out, err
 	}
+	if err := drop(rows, t.Drop, &out); err != nil {
+		return out, err
+	}
 	if t.Forget {
 		if err := rows.ClearRefused(); err != nil {
 			return out, err
 		}
 	}
 	return out, show(rows, t.Show, now, &out)
+}
+
+// drop removes stored events.
+func drop(rows Rows, ids []host.ID, out *host.TakedownOutcome) error {
+	stored, err := rows.StoredByID(ids)
+	if err != nil || len(stored) == 0 {
+		return err
+	}
+	removed, err := rows.Remove(stored)
+	out.Removed = append(out.Removed, removed...)
+	return err
 }
 
 // hide moves stored events to the hidden ones.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"talon/host"
+	"talon/host/wire"
 )
 
 // stored returns the filters that ask for stored events, with their limits.
@@ -26,6 +27,30 @@ func (c *conn) stored(filters []host.Filter) []host.Filter {
 }
 
 func (c *conn) now() int64 { return c.relay.cfg.Now().Unix() }
+
+// selectPage returns what the filters select, and the hint of NIP-67 for it: that it is all, that
+// there is more, or "" where that is not known. Of one filter it reads an event more than the
+// limit, which tells.
+func (c *conn) selectPage(ctx context.Context, filters []host.Filter) (sel host.Selection, hint string, err error) {
+	limit := filters[0].Limit
+	for i := range filters {
+		limit = min(limit, filters[i].Limit)
+	}
+	if len(filters) == 1 {
+		filters[0].Limit++
+	}
+	if sel, err = c.selectRows(ctx, filters); err != nil {
+		return sel, "", err
+	}
+	switch n := len(sel.Rows); {
+	case n < limit, len(filters) == 1 && n == limit:
+		return sel, wire.HintFinish, nil // no filter has reached its limit, or none beyond it
+	case len(filters) == 1:
+		sel.Rows = sel.Rows[:limit]
+		return sel, wire.HintMore, nil
+	}
+	return sel, "", nil
+}
 
 func (c *conn) selectRows(ctx context.Context, filters []host.Filter) (host.Selection, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.relay.cfg.Limits.QueryTime)

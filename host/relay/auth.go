@@ -51,7 +51,7 @@ func (c *conn) authenticate(e *host.Event) string {
 	}
 	if text, ok := tagValue(e, "relay"); !ok {
 		return "invalid: the relay tag is missing"
-	} else if site, ok := siteOf(text); !ok || site != c.site {
+	} else if site, ok := siteOf(text); !ok || !slices.Contains(c.sites, site) {
 		return "invalid: the relay tag names another relay"
 	}
 	if slices.Contains(c.authed, e.PubKey) {
@@ -86,16 +86,13 @@ func tagValue(e *host.Event, name string) (string, bool) {
 
 // siteOf reduces a relay URL to what must be equal: host and port, without the
 // port that the scheme implies. ws and wss count as the same, since a proxy in front may
-// speak TLS for us; "/" is the same as no path, and any other path is not this relay.
+// speak TLS for us. Path and query do not matter: clients send the URL that a user typed.
 func siteOf(text string) (string, bool) {
 	u, err := url.Parse(text)
-	if err != nil || u.Opaque != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Opaque != "" || u.User != nil {
 		return "", false
 	}
 	if s := strings.ToLower(u.Scheme); s != "ws" && s != "wss" {
-		return "", false
-	}
-	if u.Path != "" && u.Path != "/" {
 		return "", false
 	}
 	return site(u.Host)

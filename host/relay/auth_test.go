@@ -76,8 +76,9 @@ func TestSiteOf(t *testing.T) {
 		{"ws://127.0.0.1:7334/", "127.0.0.1:7334", true},
 		{"ws://[::1]:7334", "[::1]:7334", true},
 		{"ws://[::1]", "[::1]", true},
-		{"wss://relay.example.com/other", "", false},
-		{"wss://relay.example.com?x=1", "", false},
+		{"wss://relay.example.com/other", "relay.example.com", true},
+		{"wss://relay.example.com?x=1", "relay.example.com", true},
+		{"wss://relay.example.com/other.example.net#x", "relay.example.com", true},
 		{"wss://user@relay.example.com", "", false},
 		{"https://relay.example.com", "", false},
 		{"relay.example.com", "", false},
@@ -95,12 +96,15 @@ func TestSiteOf(t *testing.T) {
 
 // The configured name counts, not what the client calls us.
 func TestAuthDomain(t *testing.T) {
-	w := newWorld(t, func(c *Config, _ *world) { c.Domain = "Relay.Example.com:443" })
+	w := newWorld(t, func(c *Config, _ *world) { c.Domains = []string{"Relay.Example.com:443", "abcdef.onion:7334"} })
 	c := w.dial()
 	e := c.authEvent(w, 1) // names the address of the socket
 	c.ask(authMessage(e), okMessage(e, `false,"invalid: the relay tag names …"`))
 	e = event(1, host.KindAuth, w.now().Unix(), "",
-		host.Tag{"relay", "wss://relay.example.com/"}, host.Tag{"challenge", c.auth})
+		host.Tag{"relay", "wss://relay.example.com/some/path?user=1"}, host.Tag{"challenge", c.auth})
+	c.ask(authMessage(e), okMessage(e, `true,""`))
+	e = event(2, host.KindAuth, w.now().Unix(), "",
+		host.Tag{"relay", "ws://abcdef.onion:7334"}, host.Tag{"challenge", c.auth})
 	c.ask(authMessage(e), okMessage(e, `true,""`))
 }
 

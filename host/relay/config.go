@@ -85,10 +85,10 @@ type Config struct {
 	// each document. Nil: nothing.
 	About func() []host.Description
 
-	// Domain is the host[:port] under which clients know this relay: what the
-	// relay tag of an AUTH event must name. If it is empty, it is the Host of the
+	// Domains are the host[:port] under which clients know this relay. The relay tag of an
+	// AUTH event must name one of them. If there are none, it must name the Host of the
 	// client's own request, which a relay in the middle can choose.
-	Domain string
+	Domains []string
 
 	// ChallengeOnConnect sends every client a challenge (NIP-42) as soon as it has
 	// connected. Otherwise it comes right before the first answer "auth-required".
@@ -97,6 +97,10 @@ type Config struct {
 	// Proxies are the reverse proxies whose X-Forwarded-For is believed. The
 	// client's address is the rightmost that is none of them.
 	Proxies []netip.Prefix
+
+	// Banned returns why the operator does not let an address in, with the prefix of NIP-01;
+	// empty if it may come in. It is asked for each request. Nil: nobody is banned.
+	Banned func(netip.Addr) string
 
 	// Next serves what is neither a websocket nor a request for NIP-11. Nil
 	// answers 404.
@@ -119,6 +123,7 @@ type Info struct {
 	Icon        string
 	Software    string
 	Version     string
+	NIPs        []int // that the server supports beside those of the relay and of its policies
 
 	// Limitation are further members of "limitation", such as max_event_tags,
 	// whose limits the policy keeps. Extra are further members of the document.
@@ -133,6 +138,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Clients == nil {
 		c.Clients = noLimits
+	}
+	if c.Banned == nil {
+		c.Banned = func(netip.Addr) string { return "" }
 	}
 	if c.CORS == nil {
 		c.CORS = func(http.Header) {}
@@ -189,7 +197,7 @@ type Limits struct {
 	QueryTime    time.Duration // of one read of the store
 	MessageTime  time.Duration // from a message's first byte to its last
 	WriteTime    time.Duration // in which a client must take 64 KiB
-	PingInterval time.Duration // of silence, before a ping
+	PingInterval time.Duration // without a byte in one direction, before a ping
 	PongTime     time.Duration // after the ping, until cut-off
 	DrainTime    time.Duration // of shutdown
 
@@ -239,7 +247,7 @@ var DefaultLimits = Limits{
 	QueryTime:    10 * time.Second,
 	MessageTime:  30 * time.Second,
 	WriteTime:    20 * time.Second,
-	PingInterval: time.Minute,
+	PingInterval: 30 * time.Second,
 	PongTime:     30 * time.Second,
 	DrainTime:    5 * time.Second,
 
@@ -286,7 +294,7 @@ func (l *Limits) check() error {
 
 const (
 	// queryCost is how many messages a query counts for: it is answered by the
-	// store.
+	// store. One with more filters counts for as many messages as it has filters.
 	queryCost = 8
 
 	// recordsPerMessage is how many records, read for an answer, count as one
@@ -296,11 +304,11 @@ const (
 
 // cost is what a message takes of the allowance: one for each 4 KiB begun, more for
 // a query, or for a signature that is checked here.
-func cost(verb wire.Verb, size int) int {
+func cost(m *wire.Message, size int) int {
 	n := 1 + size>>12
-	switch verb {
+	switch m.Verb {
 	case wire.Req, wire.Count, wire.NegOpen, wire.Auth:
-		n += queryCost - 1
+		n += max(queryCost, len(m.Filters)) - 1
 	}
 	return n
 }

@@ -50,7 +50,7 @@ type conn struct {
 	inFlight  int // EVENTs submitted and not answered
 	inBytes   int
 	ended     *closeReason // why the connection closes; nil while it is open
-	pinged    bool         // since the last input
+	ping      ping
 	neg       map[string]*negSession
 }
 
@@ -60,7 +60,7 @@ type peer struct {
 	slot   netip.Prefix
 	share  *host.Share // of the address, on loopback of the connection
 
-	site       string // the host[:port] that AUTH must name
+	sites      []string // AUTH must name one of these host[:port]
 	challenge  [32]byte
 	challenged atomic.Bool // the challenge has been sent
 	authed     []host.PubKey
@@ -70,6 +70,7 @@ type peer struct {
 // activity is what sweep looks at. Times are in unix nanoseconds.
 type activity struct {
 	seen    atomic.Int64 // of the last input
+	written atomic.Int64 // of the last output
 	partial atomic.Int64 // when a message began that is not complete; 0 if none
 	busy    atomic.Bool  // handling a message
 }
@@ -261,35 +262,45 @@ func (c *conn) sweep(now time.Time) {
 		c.closeWith(errDawdling)
 		return
 	}
-	silence := now.Sub(time.Unix(0, c.seen.Load()))
-	if !c.silent(now, silence) {
-		return
-	}
-	if silence > l.PingInterval+l.PongTime {
+	if c.late(now) {
 		c.closeWith(errIdle)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.pinged && c.push(outgoing{op: ws.OpPing}) {
-		c.pinged = true
-		c.wakeWriter()
 	}
 }
 
-// silent reports whether the client has been silent for so long that it needs a ping.
-func (c *conn) silent(now time.Time, silence time.Duration) bool {
+// ping is one that was sent. The connection's mutex guards it.
+type ping struct {
+	at      time.Time // when it was sent; zero: none is on its way
+	overdue bool      // its time was over at the last look
+}
+
+// late pings a client that has sent nothing for the ping interval, or got nothing: a proxy closes
+// a connection on which one side is silent. It reports whether the client has not answered in
+// time. A client has more time while output waits for it, or while the relay handles its message.
+// It is late at the second look only: this process may have paused.
+func (c *conn) late(now time.Time) bool {
+	l := &c.relay.cfg.Limits
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	paced := c.out.paced // a ping would wait behind what we hold back
-	if paced {
+	if c.out.paced || c.busy.Load() {
 		c.seen.Store(now.UnixNano())
 	}
-	if paced || silence < c.relay.cfg.Limits.PingInterval || c.busy.Load() {
-		c.pinged = false
-		return false
+	seen := time.Unix(0, c.seen.Load())
+	switch {
+	case c.ping.at.IsZero() || !seen.Before(c.ping.at):
+		c.ping = ping{}
+		idle := min(c.seen.Load(), c.written.Load())
+		if now.Sub(time.Unix(0, idle)) >= l.PingInterval && c.push(outgoing{op: ws.OpPing}) {
+			c.ping.at = now
+			c.wakeWriter()
+		}
+	case c.out.flushing:
+		c.ping = ping{at: now}
+	case now.Sub(c.ping.at) > l.PongTime:
+		late := c.ping.overdue
+		c.ping.overdue = true
+		return late
 	}
-	return true
+	return false
 }
 
 // recovered ends the connection whose writer panicked. Other goroutines than its own defer it, or

@@ -30,15 +30,52 @@ func TestSilentConnection(t *testing.T) {
 	c.write(frame(ws.OpPong, true, 0, ""))
 	c.send(`["CLOSE","x"]`)
 	c.send(`["REQ","a",{}]`)
-	if f, err := c.next(); err != nil || string(f.Payload) != `["EOSE","a"]` { // and no second ping before it
+	if f, err := c.next(); err != nil || withoutHint(string(f.Payload)) != `["EOSE","a"]` { // and no second ping before it
 		t.Fatalf("got %v %q, %v, want EOSE", f.Header, f.Payload, err)
 	}
 	wait(t, func() bool { return !w.only().busy.Load() }) // who asks is not silent
+	idle := func() bool {
+		c := w.only()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.out.flushing && c.out.empty()
+	}
+	wait(t, idle)
 	w.relay.sweep(w.now().Add(l.PingInterval + time.Second))
-	w.relay.sweep(w.now().Add(l.PingInterval + l.PongTime + time.Second))
+	wait(t, idle) // the ping is on its way
+	for range 2 { // one look is not enough
+		w.relay.sweep(w.now().Add(l.PingInterval + l.PongTime + 2*time.Second))
+	}
 	if code, _ := c.closed(); code != 1008 {
 		t.Errorf("closed with %d", code)
 	}
+}
+
+// TestPingsAfterSilence: a client that answers is never cut off, however late the looks are, and a
+// client that sends but gets nothing is pinged too.
+func TestPingsAfterSilence(t *testing.T) {
+	w := newWorld(t)
+	c := w.dial()
+	c.ask(`["REQ","a",{}]`, `["EOSE","a"]`)
+	conn := w.only()
+	wait(t, func() bool { return !conn.busy.Load() })
+	now, l := w.now(), DefaultLimits
+	ping := func(at time.Time) {
+		t.Helper()
+		w.relay.sweep(at)
+		if f, err := c.next(); err != nil || f.Header.OpCode != ws.OpPing {
+			t.Fatalf("got %v, %v, want a ping", f.Header, err)
+		}
+	}
+	ping(now.Add(10 * l.PingInterval)) // the process was paused: no reason to cut off at once
+	w.relay.sweep(now.Add(20 * l.PingInterval))
+	conn.seen.Store(now.Add(20 * l.PingInterval).UnixNano()) // as by a pong
+	conn.written.Store(now.UnixNano())
+	ping(now.Add(20*l.PingInterval + time.Second)) // it sends, and gets nothing
+	conn.seen.Store(now.Add(21 * l.PingInterval).UnixNano())
+	conn.written.Store(now.Add(21 * l.PingInterval).UnixNano())
+	w.relay.sweep(now.Add(22*l.PingInterval - time.Millisecond))
+	c.ask(`["REQ","a",{}]`, `["EOSE","a"]`) // and no ping before it
 }
 
 // A message that never ends does not hold its memory for ever.

@@ -23,9 +23,14 @@ const handshakeTime = 10 * time.Second
 // Every answer, whoever gives it, has the headers of Config.CORS.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.cfg.CORS(w.Header())
+	if r.refuseBanned(w, req) {
+		return
+	}
 	switch {
 	case req.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
+	case wantsWebsocket(req) && req.URL.Path != "/":
+		http.Error(w, "The relay is at the path /.", http.StatusNotFound) // NIP-01: one relay, one path
 	case wantsWebsocket(req):
 		r.upgrade(w, req)
 	case wantsInfo(req):
@@ -91,11 +96,14 @@ func (r *Relay) newConn(addr netip.Addr) *conn {
 // handshake answers the upgrade request. A non-nil net.Conn is the caller's also
 // with an error.
 func (r *Relay) handshake(w http.ResponseWriter, req *http.Request, c *conn) (net.Conn, error) {
-	name := r.cfg.Domain
-	if name == "" {
-		name = req.Host
+	names := r.cfg.Domains
+	if len(names) == 0 {
+		names = []string{req.Host}
 	}
-	c.site, _ = site(name)
+	for _, name := range names {
+		s, _ := site(name)
+		c.sites = append(c.sites, s)
+	}
 	if _, err := rand.Read(c.challenge[:]); err != nil {
 		return nil, err
 	}
@@ -138,6 +146,7 @@ func (r *Relay) open(c *conn, nc net.Conn) {
 	ctx, cancel := context.WithCancel(host.WithShare(context.Background(), c.share))
 	c.net, c.cancel, c.done = nc, cancel, ctx.Done()
 	c.seen.Store(r.cfg.Now().UnixNano())
+	c.written.Store(r.cfg.Now().UnixNano())
 	r.mu.Lock()
 	r.conns[c] = struct{}{}
 	closing := r.closing
@@ -150,5 +159,6 @@ func (r *Relay) open(c *conn, nc net.Conn) {
 	if c.parts.yielded.Load() {
 		c.closeWith(errYielded)
 	}
+	c.closeIfBanned() // since it was let in
 	go c.serve(ctx)
 }

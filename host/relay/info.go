@@ -16,7 +16,7 @@ import (
 const infoType = "application/nostr+json"
 
 // supportedNIPs are those that a client of any relay of ours sees.
-var supportedNIPs = []int{1, 9, 11, 40, 42, 45, 50, 70, 77}
+var supportedNIPs = []int{1, 9, 11, 40, 42, 45, 50, 67, 70, 77}
 
 // NIPs returns the numbers of the NIPs that the relay supports, apart from those of
 // policies.
@@ -26,12 +26,12 @@ func NIPs() []int { return slices.Clone(supportedNIPs) }
 const gitNIP = 34
 
 // nips returns what a client of this relay sees with such a policy, in order.
-func nips(grasps []string) []int {
-	list := NIPs()
+func nips(grasps []string, others []int) []int {
+	list := append(NIPs(), others...)
 	if len(grasps) > 0 {
 		list = append(list, gitNIP)
-		slices.Sort(list)
 	}
+	slices.Sort(list)
 	return list
 }
 
@@ -116,6 +116,8 @@ func (c *Config) document(about []host.Description) ([]byte, error) {
 		"max_connections_per_address":   l.ConnectionsPerAddr,
 		"max_messages_per_second":       l.MessagesPerSecond,
 		"max_message_burst":             l.MessageBurst,
+		"query_costs_messages":          queryCost,
+		"max_queries_per_second":        l.MessagesPerSecond / queryCost,
 		"max_bad_messages":              l.BadMessages,
 		"max_queue_bytes":               l.QueueBytes,
 		"max_events_in_flight":          l.EventsInFlight,
@@ -134,7 +136,7 @@ func (c *Config) document(about []host.Description) ([]byte, error) {
 		"limitation": limitation,
 	}
 	list := grasps(about)
-	doc["supported_nips"] = nips(list)
+	doc["supported_nips"] = nips(list, c.Info.NIPs)
 	if len(list) > 0 {
 		doc["supported_grasps"] = list
 	}

@@ -264,6 +264,7 @@ func (c *conn) writeBytes(p []byte) error {
 		n, err := c.net.Write(p[:min(len(p), writeSize)])
 		c.relay.metrics.bytesOut.Add(uint64(n))
 		c.afterWrite(n)
+		c.written.Store(c.relay.cfg.Now().UnixNano())
 		if err != nil {
 			if isTimeout(err) {
 				c.mu.Lock()

@@ -1,5 +1,5 @@
-// Package relay serves nostr clients over websockets, by NIPs 01, 11, 40, 42, 45, 50, 70 and
-// 77. It owns connections, subscriptions and negentropy sessions, and knows the store and
+// Package relay serves nostr clients over websockets. It implements NIPs 01, 11, 40, 42, 45, 50,
+// 67, 70 and 77. It owns connections, subscriptions and negentropy sessions, and knows the store and
 // the pipeline by small interfaces.
 //
 // A connection has one goroutine, which reads messages and handles them in order.
@@ -115,14 +115,14 @@ func New(cfg Config, deps Deps) (*Relay, error) {
 	return r, nil
 }
 
-// sweepEvery is how often silent connections are looked at.
-const sweepEvery = 5 * time.Second
+// sweepEvery is how often silent connections are looked at, at most: a ping is late by that.
+const sweepEvery = time.Second
 
 // Run pings connections and enforces time limits until the context ends. Then it closes
 // them: each has Limits.DrainTime to get the answers that are under way, and is closed
 // with status 1001. The pipeline must still run at that time.
 func (r *Relay) Run(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(min(sweepEvery, r.cfg.Limits.PingInterval/4))
 	defer tick.Stop()
 	for {
 		select {
@@ -200,12 +200,13 @@ const (
 	badHandshake
 	byPolicy
 	policyFailed
+	byBan // of the operator
 	refusals
 	admitted = refusals
 )
 
 func (f refusal) String() string {
-	return [refusals]string{"total", "address", "network", "shutdown", "handshake", "policy", "policy-error"}[f]
+	return [refusals]string{"total", "address", "network", "shutdown", "handshake", "policy", "policy-error", "ban"}[f]
 }
 
 func (f refusal) text() string {
@@ -217,6 +218,7 @@ func (f refusal) text() string {
 		"bad websocket handshake",
 		"blocked: refused by policy",
 		"error: the policy could not decide, try again later",
+		"blocked: banned by the operator",
 	}[f]
 }
 

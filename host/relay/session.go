@@ -22,7 +22,7 @@ func (c *conn) handle(ctx context.Context, text []byte) error {
 	}
 	m, bad := wire.ParseMessage(text, &l.Wire)
 	c.relay.metrics.in[m.Verb].Inc()
-	if err := c.throttle(ctx, cost(m.Verb, len(text))); err != nil {
+	if err := c.throttle(ctx, cost(&m, len(text))); err != nil {
 		return err
 	}
 	if bad == nil && m.Verb == wire.Event {

@@ -31,11 +31,17 @@ func TestBadMessages(t *testing.T) {
 		{"EVENT with an id and no more", `["EVENT",{"id":"` + id + `"}]`, `["OK","` + id + `",false,"invalid: …"]`},
 		{"EVENT with over-long hex", `["EVENT",{"id":"` + id + `ab"}]`, `["OK","` + id + `ab",false,"invalid: …"]`},
 		{"REQ without an id", `["REQ"]`, `["NOTICE","invalid: …"]`},
-		{"REQ with a long id", `["REQ","` + strings.Repeat("x", 65) + `",{}]`, `["NOTICE","invalid: …"]`},
+		{"REQ with a long id", `["REQ","` + strings.Repeat("x", 65) + `",{}]`, `["CLOSED","` + strings.Repeat("x", 65) + `","invalid: …"]`},
+		{"REQ with a huge id", `["REQ","` + strings.Repeat("x", 2000) + `",{}]`, `["NOTICE","invalid: …"]`},
+		{"NEG-OPEN with a long id", `["NEG-OPEN","` + strings.Repeat("x", 65) + `",{},"61"]`, `["NEG-ERR","` + strings.Repeat("x", 65) + `","invalid: …"]`},
+		{"REQ with an id that is not hex", `["REQ","a",{"#e":["x"]}]`, `["CLOSED","a","invalid: #e …"]`},
+		{"REQ with a key that is not hex", `["REQ","a",{"#p":["` + strings.ToUpper(id) + `"]}]`, `["CLOSED","a","invalid: #p …"]`},
+		{"NEG-OPEN with two filters", `["NEG-OPEN","n",[{},{}],"61"]`, `["NEG-ERR","n","invalid: NEG-OPEN takes one filter"]`},
+		{"NEG-OPEN with a list of one filter", `["NEG-OPEN","n",[{}],"61"]`, `["NEG-MSG","n","…"]`},
 		{"REQ without filters", `["REQ","a"]`, `["CLOSED","a","invalid: …"]`},
 		{"REQ with a filter of the wrong type", `["REQ","a",[]]`, `["CLOSED","a","invalid: …"]`},
 		{"REQ with an unknown element", `["REQ","a",{"near":"x"}]`, `["CLOSED","a","unsupported: …"]`},
-		{"REQ with too many filters", `["REQ","a"` + strings.Repeat(",{}", 21) + `]`, `["CLOSED","a","invalid: …"]`},
+		{"REQ with too many filters", `["REQ","a"` + strings.Repeat(",{}", 101) + `]`, `["CLOSED","a","invalid: …"]`},
 		{"COUNT with upper-case hex", `["COUNT","a",{"ids":["` + strings.ToUpper(id) + `"]}]`, `["CLOSED","a","invalid: …"]`},
 		{"CLOSE without an id", `["CLOSE"]`, `["NOTICE","invalid: …"]`},
 		{"AUTH with a string", `["AUTH","x"]`, `["NOTICE","invalid: …"]`},
@@ -105,6 +111,14 @@ func TestOK(t *testing.T) {
 }
 
 // A message that follows EVENTs waits for their answers, and so sees them.
+// TestMoreInEvent: clients that say more with an event are understood.
+func TestMoreInEvent(t *testing.T) {
+	c := newWorld(t).dial()
+	e := event(1, 1, 1, "x")
+	c.ask(fmt.Sprintf(`["EVENT",%s,{"more":[1]},2]`, e.JSON), okMessage(e, `true,""`))
+	c.ask(fmt.Sprintf(`["EVENT",%s,]`, e.JSON), okMessage(e, `false,"invalid: …"`))
+}
+
 func TestOrder(t *testing.T) {
 	w := newWorld(t)
 	w.ingest.held = make(chan struct{}, 10)

@@ -317,7 +317,7 @@ func TestNoRoomForSuccessor(t *testing.T) {
 
 func TestCanonical(t *testing.T) {
 	same := [][2]string{
-		{`{"kinds":[1,2],"#t":["a","b"],"#e":["x"]}`, `{"#e":["x"],"#t":["b","a"],"kinds":[2,1]}`},
+		{`{"kinds":[1,2],"#t":["a","b"],"#r":["x"]}`, `{"#r":["x"],"#t":["b","a"],"kinds":[2,1]}`},
 		{`{}`, `{ }`},
 	}
 	for _, s := range same {

@@ -53,10 +53,11 @@ func (c *conn) req(ctx context.Context, id string, filters []host.Filter) error 
 		return nil
 	}
 	stored := c.stored(filters)
+	hint := wire.HintFinish
 	var sel host.Selection
 	if len(stored) > 0 {
 		var err error
-		if sel, err = c.selectRows(ctx, stored); err != nil {
+		if sel, hint, err = c.selectPage(ctx, stored); err != nil {
 			c.refuse(id, c.storeFailed(ctx, "select events", err))
 			return nil
 		}
@@ -70,13 +71,17 @@ func (c *conn) req(ctx context.Context, id string, filters []host.Filter) error 
 			return nil
 		}
 	}
-	c.goLive(s)
+	if len(stored) < len(s.watches) {
+		hint = "" // a filter asks for nothing stored
+	}
+	c.goLive(s, hint)
 	c.relay.metrics.reqTime.Observe(time.Since(began).Seconds())
 	return nil
 }
 
-// goLive sends what was published while the subscription was loading, and EOSE.
-func (c *conn) goLive(s *subscription) {
+// goLive sends what was published while the subscription was loading, and EOSE with a hint of
+// NIP-67.
+func (c *conn) goLive(s *subscription, hint string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.freeHeld(s)
@@ -86,7 +91,7 @@ func (c *conn) goLive(s *subscription) {
 	s.held = nil
 	s.phase = live
 	s.answered.forget(c.relay.publishedSeq.Load())
-	if c.push(outgoing{op: ws.OpText, body: wire.AppendEOSE(nil, s.id)}) {
+	if c.push(outgoing{op: ws.OpText, body: wire.AppendEOSE(nil, s.id, hint)}) {
 		c.relay.metrics.out[outEOSE].Inc()
 		c.wakeWriter()
 	}

@@ -52,6 +52,39 @@ func TestReq(t *testing.T) {
 	}
 }
 
+// TestHints asks for pages of stored events, which say whether there is more (NIP-67).
+func TestHints(t *testing.T) {
+	w := newWorld(t, limit(func(l *Limits) { l.DefaultLimit, l.MaxLimit = 3, 5 }))
+	for i := range 4 {
+		w.publish(event(1, 1, int64(i), ""), event(2, 7, int64(i), ""))
+	}
+	c := w.dial()
+	for filters, want := range map[string]struct {
+		events int
+		hint   string
+	}{
+		`{}`:                                  {3, `,["more"]`},
+		`{"limit":9}`:                         {5, `,["more"]`},
+		`{"kinds":[1],"limit":4}`:             {4, `,["finish"]`}, // all there are
+		`{"kinds":[1],"limit":3}`:             {3, `,["more"]`},
+		`{"kinds":[1],"limit":5}`:             {4, `,["finish"]`},
+		`{"kinds":[9]}`:                       {0, `,["finish"]`},
+		`{"ids":[]}`:                          {0, `,["finish"]`},
+		`{"kinds":[1],"limit":0}`:             {0, ``},
+		`{"kinds":[9]},{"limit":0}`:           {0, ``},
+		`{"kinds":[1]},{"kinds":[7]}`:         {6, ``},
+		`{"since":3,"limit":4},{"kinds":[9]}`: {2, `,["finish"]`},
+	} {
+		c.send(`["REQ","a",` + filters + `]`)
+		for range want.events {
+			c.expect(`["EVENT","a",…]`)
+		}
+		if got := c.recv(); got != `["EOSE","a"`+want.hint+`]` {
+			t.Errorf("%s: got %s, want the hint %s", filters, got, want.hint)
+		}
+	}
+}
+
 func TestLimits(t *testing.T) {
 	w := newWorld(t, limit(func(l *Limits) { l.DefaultLimit, l.MaxLimit = 3, 5 }))
 	for i := range 10 {

@@ -44,11 +44,11 @@ func TestInfo(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		if doc.Name != "name" || doc.PubKey != "ab" || doc.Version != "1" || len(doc.Grasps) != 1 ||
-			!slices.Equal(doc.NIPs, []int{1, 9, 11, 40, 42, 45, 50, 70, 77}) {
+			!slices.Equal(doc.NIPs, []int{1, 9, 11, 40, 42, 45, 50, 67, 70, 77}) {
 			t.Errorf("got %s", text)
 		}
 		for name, want := range map[string]any{
-			"max_message_length": 3145728.0, "max_subscriptions": 64.0, "max_filters": 20.0, "max_limit": 5000.0,
+			"max_message_length": 3145728.0, "max_subscriptions": 64.0, "max_filters": 100.0, "max_limit": 5000.0,
 			"default_limit": 500.0, "max_subid_length": 64.0, "max_event_tags": 7.0, "min_pow_difficulty": 0.0,
 			"auth_required": true, "payment_required": false, "restricted_writes": false,
 			"max_negentropy_records": 1e6, "max_filter_values": 2000.0,
@@ -321,5 +321,39 @@ func TestInfoFollowsThePolicies(t *testing.T) {
 		if doc.Description != tt.text || doc.Limitation["restricted_writes"] != tt.restricted {
 			t.Errorf("%s: %q, restricted_writes %v", name, doc.Description, doc.Limitation["restricted_writes"])
 		}
+	}
+}
+
+// TestWebsocketAtOtherPaths: the relay is at one path (NIP-01). Other requests there are for the
+// handler behind it.
+func TestWebsocketAtOtherPaths(t *testing.T) {
+	w := newWorld(t, func(c *Config, _ *world) {
+		c.Next = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "page") })
+	})
+	for path, want := range map[string]int{"/": 101, "/?x=1": 101, "/x": 404, "//": 404, "/npub1/x.git": 404} {
+		req, err := http.NewRequest(http.MethodGet, w.server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
+			req.Header.Set(name, value)
+		}
+		answer, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: got %d, want %d", path, answer.StatusCode, want)
+		}
+		checkCORS(t, answer.Header)
+	}
+	answer, err := http.Get(w.server.URL + "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); err != nil || string(text) != "page" {
+		t.Errorf("a plain GET: %q, %v", text, err)
 	}
 }

@@ -227,7 +227,7 @@ func (r *Relay) sendAnswers(c *conn, limit int) {
 			a.events = a.events[1:]
 		}
 		if a.eose {
-			r.send(c, wire.AppendEOSE(nil, a.sub))
+			r.send(c, wire.AppendEOSE(nil, a.sub, ""))
 		}
 		if a.last != nil {
 			a.last()

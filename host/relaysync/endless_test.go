@@ -38,6 +38,26 @@ func TestEndlessPages(t *testing.T) {
 	}
 }
 
+// TestUnaskedInPages has a relay that ends each page with an event that is newer than the page may be.
+// The fetch makes no progress by it: it ends, and is not complete.
+func TestUnaskedInPages(t *testing.T) {
+	var requests atomic.Int64
+	unasked, list := signed(t, alice, 1, epoch, "newest"), notes(t, 3)
+	r := newRemote(t, onReq(func(p *peer, sub string) {
+		if requests.Add(1) == 1 {
+			p.event(sub, list[0])
+		}
+		p.event(sub, unasked)
+		p.say(`["EOSE","%s"]`, sub)
+	}))
+	f := fetch(r.url, "h", abi.MethodREQ, kinds(1))
+	w := start(t, onConnect(r.url, f), nil)
+	got := w.plan.wait(t, 1, "done h")
+	if n := requests.Load(); n > 4 || !strings.Contains(got, "complete=false") {
+		t.Errorf("%d requests, and the strategy hears %q", n, got)
+	}
+}
+
 // TestEndlessPage has a relay that answers one request with valid events and no end. It loses its
 // connection, and takes no more than the limit of one page.
 func TestEndlessPage(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"talon/host"
+	"talon/host/web/code"
 	"talon/host/web/markdown"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -48,6 +49,10 @@ type pull struct {
 	Base   string // "" if nobody named it
 	Branch string // that the author suggests
 	Here   bool   // its commits are here
+
+	Standing *code.Standing // nil if that is not known
+	Page     template.URL   // of the tip, "" if it has none
+	Compare  template.URL   // of the page of its changes
 }
 
 // said is a remark as a page shows it.
@@ -59,12 +64,21 @@ type said struct {
 	Verb      string // what the remark did, "" for a comment
 	Title     string // that it set, or of a patch
 	Labels    []label
-	Commits   []string
-	From      string // the tip before a new version
+	Commits   []commitLink
+	From      *commitLink  // the tip before a new version
+	Compare   template.URL // what changed since then
 	Body      template.HTML
 	Cut       bool
 	Depth     string // class of a reply
 	Reactions []reaction
+}
+
+// commitLink is a commit, and its page if it has one.
+type commitLink struct {
+	Short string
+	Page  template.URL
+
+	id string
 }
 
 // reaction is a sign, and how many people gave it.
@@ -73,8 +87,13 @@ type reaction struct {
 	Count int
 }
 
-// maxIndent bounds how far replies are moved to the right.
-const maxIndent = 4
+const (
+	// maxIndent bounds how far replies are moved to the right.
+	maxIndent = 4
+
+	// maxCommits bounds the commits of a conversation that become links.
+	maxCommits = 50
+)
 
 // conversation returns the page of an issue, a pull request or a patch.
 func (h *Handler) conversation(repo grasp.Repo, s section, id host.ID) page {
@@ -109,8 +128,49 @@ func (h *Handler) conversation(repo grasp.Repo, s section, id host.ID) page {
 			}
 			v.Pull = &pull{Ref: c.tip.Name, Commit: c.tip.Object, Base: c.base, Branch: c.branch, Here: slices.Contains(refs, c.tip)}
 		}
-		return http.StatusOK, "conversation", v, h.fill(ctx, v, c, s)
+		known, err := h.standing(ctx, r, v, c, repo, a.stored.Name)
+		if err != nil {
+			return 0, "", nil, err
+		}
+		return http.StatusOK, "conversation", v, h.fill(ctx, v, c, known)
 	}
+}
+
+// standing adds how a pull request stands to the default branch. It returns those commits of the
+// conversation that have pages.
+func (h *Handler) standing(ctx context.Context, r *http.Request, v *conversationPage, c *conversation, repo grasp.Repo, about string) ([]string, error) {
+	var commits []string
+	if v.Pull != nil {
+		commits = append(commits, v.Pull.Commit)
+		if v.Pull.Base != "" {
+			commits = append(commits, v.Pull.Base)
+		}
+	}
+	for _, said := range c.remarks {
+		if said.kind == grasp.KindApplied || said.kind == grasp.KindPRUpdate {
+			commits = append(commits, said.set...)
+		}
+	}
+	if len(commits) == 0 {
+		return nil, nil
+	}
+	git, err := h.git.Repository(ctx, address(repo))
+	if err != nil || git == nil {
+		return nil, err
+	}
+	tip, base := "", ""
+	if v.Pull != nil {
+		tip, base = v.Pull.Commit, v.Pull.Base
+	}
+	standing, err := h.pages.Standing(ctx, h.codeOf(r, git, &v.repoURL, v.Name, about), tip, base, commits[:min(len(commits), maxCommits)])
+	if err != nil || standing == nil {
+		return nil, h.withoutCode(r, err)
+	}
+	if v.Pull != nil && slices.Contains(standing.Known, tip) {
+		v.Pull.Standing, v.Pull.Compare = standing, template.URL(standing.Compare)
+		v.Pull.Page = template.URL(v.Base + "/commit/" + tip)
+	}
+	return standing.Known, nil
 }
 
 // conversationAs returns the page of a conversation without what was said.
@@ -151,7 +211,7 @@ func labelOf(name string, at repoURL, s section) label {
 }
 
 // fill adds what was said to a page.
-func (h *Handler) fill(ctx context.Context, v *conversationPage, c *conversation, s section) error {
+func (h *Handler) fill(ctx context.Context, v *conversationPage, c *conversation, known []string) error {
 	counts, more, err := h.read.reactions(ctx, c)
 	if err != nil {
 		return err
@@ -175,7 +235,7 @@ func (h *Handler) fill(ctx context.Context, v *conversationPage, c *conversation
 		return err
 	}
 	show := func(r *remark, heading, depth int) said {
-		shown := v.show(ctx, r, c, t, heading)
+		shown := v.show(ctx, r, c, t, heading, known)
 		shown.Reactions = reactionsOf(counts[r.ID])
 		if depth > 0 {
 			shown.Depth = fmt.Sprintf(" reply d%d", min(depth, maxIndent))
@@ -187,11 +247,14 @@ func (h *Handler) fill(ctx context.Context, v *conversationPage, c *conversation
 		note := show(c.note, 2, 0)
 		v.Note = &note
 	}
-	before := ""
+	var before *commitLink
 	for _, r := range threaded(c.remarks) {
 		shown := show(r.remark, 3, r.depth)
 		if r.kind == grasp.KindPRUpdate {
-			shown.From, before = before, shown.Commits[0]
+			now := &shown.Commits[0]
+			if shown.From, before = before, now; shown.From != nil && shown.From.Page != "" && now.Page != "" {
+				shown.Compare = template.URL(v.Base + "/compare/" + shown.From.id + "..." + now.id)
+			}
 		}
 		v.Said = append(v.Said, shown)
 	}
@@ -199,7 +262,7 @@ func (h *Handler) fill(ctx context.Context, v *conversationPage, c *conversation
 }
 
 // show returns a remark as the page shows it.
-func (v *conversationPage) show(ctx context.Context, r *remark, c *conversation, t *texts, heading int) said {
+func (v *conversationPage) show(ctx context.Context, r *remark, c *conversation, t *texts, heading int, known []string) said {
 	shown := said{
 		ID: "e-" + host.ID(r.ID).String()[:16], Author: t.person(host.PubKey(r.PubKey)), At: at(r.CreatedAt), Cut: r.cut, Verb: c.verb(r),
 	}
@@ -218,7 +281,11 @@ func (v *conversationPage) show(ctx context.Context, r *remark, c *conversation,
 		}
 	default:
 		for _, commit := range r.set {
-			shown.Commits = append(shown.Commits, shortID(commit))
+			link := commitLink{Short: shortID(commit), id: commit}
+			if slices.Contains(known, commit) {
+				link.Page = template.URL(v.Base + "/commit/" + commit)
+			}
+			shown.Commits = append(shown.Commits, link)
 		}
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -56,7 +57,7 @@ func TestIssue(t *testing.T) {
 	d.has(t, "Much too cold closed", "It is cold", "Ask @Owl now", "I agree", "An old client", "changed the title to Much too cold", "maintainer added winter",
 		"maintainer closed this", "Fixed by moss", "See the wiki", "👍 2", "🪹 1", "bug winter",
 		"talon event publish --key ~/alice.key --kind 1111", "--tag E="+issue.ID.String(), "ngit issue comment "+issue.ID.String())
-	d.hasNot(t, "Buy feathers", "spam", "See my shop", "No!", "A held comment", "buy this", "Commits")
+	d.hasNot(t, "Buy feathers", "spam", "See my shop", "No!", "A held comment", "buy this", "git fetch")
 	if order := []string{"I agree", "Why?", "Because of the wind", "Me too", "An old client", "Fixed by"}; !inOrder(d.text, order) {
 		t.Errorf("the order is not %q in %s", order, d.text)
 	}
@@ -77,6 +78,12 @@ func TestIssue(t *testing.T) {
 		}
 	}
 	w.get(strings.Replace(pathOf(issue, "issues"), "/nest/", "/nest.git/", 1)).status(t, 200)
+
+	json := w.raw(pathOf(issue, "issues") + ".json")
+	if json.Body.String() != string(issue.JSON) || json.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%s: %s", json.Header(), json.Body)
+	}
+	w.get(pathOf(issue, "pulls")+".json").status(t, 404)
 
 	// It is no page of another kind, of another repository, nor of a comment.
 	w.host(w.publish(announce("owl", "other")))
@@ -326,4 +333,54 @@ func TestKeptConversation(t *testing.T) {
 	w.stored = slices.DeleteFunc(w.stored, func(e *host.Event) bool { return e == issue })
 	w.Handler.Follow([]*host.Event{issue}, nil)
 	w.get(path).status(t, 404)
+}
+
+// A pull request says how it stands to the default branch, and leads to its changes.
+func TestPullStanding(t *testing.T) {
+	w := newWorld(t)
+	dir := workTree(t, map[string]string{"a": "1\n"})
+	git := func(args ...string) string { return strings.TrimSpace(testkit.Git(t, dir, args...)) }
+	base := git("rev-parse", "HEAD")
+	git("checkout", "-q", "-b", "topic")
+	write(t, dir+"/b", "2\n")
+	git("add", "-A")
+	git("commit", "-q", "-m", "Add b")
+	tip := git("rev-parse", "HEAD")
+	pr := event("wren", grasp.KindPullRequest, now, "Add b", a("owl", "nest"), host.Tag{"c", tip}, host.Tag{"merge-base", base})
+	git("update-ref", "refs/nostr/"+pr.ID.String(), tip)
+	git("checkout", "-q", "main")
+	git("branch", "-q", "-D", "topic")
+	write(t, dir+"/c", "3\n")
+	git("add", "-A")
+	git("commit", "-q", "-m", "Add c")
+	w.serveCodeOf("nest", dir)
+	w.publish(pr)
+	path, url := pathOf(pr, "pulls"), "/"+npub("owl")+"/nest"
+	d := w.get(path).status(t, 200)
+	d.tame(t)
+	d.has(t, "1 commit that main does not have", "main got 1 others")
+	for _, href := range []string{url + "/compare/" + base + "..." + tip, url + "/commit/" + tip} {
+		if !slices.Contains(d.hrefs(), href) {
+			t.Errorf("no link to %s in %v", href, d.hrefs())
+		}
+		w.get(href).status(t, 200)
+	}
+
+	// A commit that the repository does not have is no link.
+	w.publish(event("owl", grasp.KindApplied, now+1, "", rootTag(pr), host.Tag{"merge-commit", commit(7)}))
+	d = w.get(path)
+	d.has(t, "merged this "+shortID(commit(7)))
+	if slices.Contains(d.hrefs(), url+"/commit/"+commit(7)) {
+		t.Error("a link to a commit that is not here")
+	}
+
+	git("merge", "-q", "--no-edit", "refs/nostr/"+pr.ID.String())
+	other := newWorld(t)
+	other.serveCodeOf("nest", dir)
+	other.publish(pr)
+	d = other.get(path).status(t, 200)
+	d.has(t, "All commits are on main")
+	if !slices.Contains(d.hrefs(), url+"/compare/"+base+"..."+tip) {
+		t.Errorf("a merged pull request has no changes: %v", d.hrefs())
+	}
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/gitread"
+	"talon/host/web/code"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -29,6 +32,7 @@ type feedLink struct {
 
 // feedsOf returns the feeds of a repository.
 func feedsOf(base string) (list []feedLink) {
+	list = []feedLink{{"Commits", template.URL(base + "/log.atom")}, {"Tags", template.URL(base + "/refs.atom")}}
 	for _, s := range sections {
 		list = append(list, feedLink{s.Title, template.URL(base + "/" + s.Name + ".atom")})
 	}
@@ -65,8 +69,78 @@ type atomCategory struct {
 	Term string `xml:"term,attr"`
 }
 
+// codeFeed returns the feed of the commits of a ref, or of the tags.
+func (h *Handler) codeFeed(repo grasp.Repo, name, ref string) page {
+	return func(ctx context.Context, r *http.Request) (int, string, any, error) {
+		a, err := h.read.announced(ctx, repo)
+		if err != nil {
+			return 0, "", nil, err
+		}
+		git, err := h.git.Repository(ctx, address(repo))
+		if err != nil {
+			return 0, "", nil, err
+		}
+		// Read for the cache: the feed is made again when a ref moves.
+		_, _, here, err := h.git.Refs(ctx, address(repo))
+		if err != nil {
+			return 0, "", nil, err
+		}
+		if a.stored == nil || git == nil || !here {
+			return http.StatusNotFound, "message", notFound, nil
+		}
+		urls := h.urls(r)
+		at := urls.of(repo)
+		title := orElse(line(a.stored.Name, maxName), at.Identifier)
+		q := h.codeOf(r, git, &at, title, a.stored.Name)
+		var list []code.FeedEntry
+		if name == "log" {
+			var of string
+			of, list, err = h.pages.Commits(ctx, q, ref)
+			title += ": commits of " + of
+		} else {
+			list, err = h.pages.Tags(ctx, q)
+			title += ": tags"
+		}
+		if errors.Is(err, gitread.ErrNotFound) {
+			return http.StatusNotFound, "message", notFound, nil
+		}
+		if err != nil {
+			return 0, "", nil, err
+		}
+		self := urls.git(at.Base + "/" + name + ".atom" + slash(ref))
+		v := atom{
+			ID: self, Title: title, Updated: rfc3339(a.stored.CreatedAt),
+			Links: []atomLink{{Rel: "self", Type: "application/atom+xml", Href: self}, {Rel: "alternate", Type: "text/html", Href: urls.git(at.Base + "/" + name + slash(ref))}},
+		}
+		for i, n := range list {
+			when, page := rfc3339(n.When), urls.git(n.Path)
+			v.Entries = append(v.Entries, atomEntry{
+				ID: page, Title: n.Title, Updated: when, Published: when, Author: n.Author, Link: atomLink{Rel: "alternate", Type: "text/html", Href: page},
+			})
+			if i == 0 || when > v.Updated {
+				v.Updated = when
+			}
+		}
+		d, err := xmlDocument("application/atom+xml; charset=utf-8", v)
+		return http.StatusOK, "", d, err
+	}
+}
+
+func slash(ref string) string {
+	if ref == "" {
+		return ""
+	}
+	return "/" + ref
+}
+
 // feed returns the feed of a section of a repository, nil for another name.
-func (h *Handler) feed(repo grasp.Repo, name string) page {
+func (h *Handler) feed(repo grasp.Repo, name, ref string) page {
+	switch {
+	case name == "log", name == "refs" && ref == "":
+		return h.codeFeed(repo, name, ref)
+	case ref != "":
+		return nil
+	}
 	i := slices.IndexFunc(sections[:], func(s section) bool { return s.Name == name })
 	if i < 0 {
 		return nil

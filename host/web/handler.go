@@ -92,6 +92,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at, isBelow := parseBelow(r.URL.EscapedPath())
 	isCode := build == nil && isBelow && code.KindOf(at.rest) != code.KindNone
 	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && fromProgram(r):
+		h.answerProgram(w, r)
 	case build == nil && !isCode:
 		h.answer(w, r, http.StatusNotFound, "message", notFound)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:

@@ -275,6 +275,8 @@ func TestLongIdentifier(t *testing.T) {
 func FuzzPath(f *testing.F) {
 	for _, path := range []string{
 		"/", "/prs/" + npub("owl") + "/nest.git", repoOf("owl", "nest").Path(), "/" + npub("owl") + "/n%65st", "/" + npub("owl") + "/..%2f", "/" + npub("crow") + "/nest/", "/%", "/?until=5",
+		"/search?q=a", "/robots.txt", "/sitemap.xml", "/" + npub("owl"), "/" + npub("owl") + "/nest/issues?state=all&label=x&author=y", "/" + npub("owl") + "/nest/pulls.atom",
+		"/" + npub("owl") + "/nest/issues/" + strings.Repeat("0", 64) + ".json", "/" + npub("owl") + "/nest.git/patches/note1", "/" + npub("owl") + "/nest/log.atom/a",
 	} {
 		f.Add(path)
 	}
@@ -290,13 +292,23 @@ func FuzzPath(f *testing.F) {
 		r.URL = u
 		d := &doc{ResponseRecorder: httptest.NewRecorder()}
 		w.ServeHTTP(d.ResponseRecorder, r)
-		if d.Code != 200 && d.Code != 404 {
+		switch d.Code {
+		case 200, 404:
+		case 302:
+			if to := d.Header().Get("Location"); !strings.HasPrefix(to, "/npub1") {
+				t.Fatalf("%q leads to %q", path, to)
+			}
+			return
+		default:
 			t.Fatalf("%q: status %d", path, d.Code)
+		}
+		if kind := d.Header().Get("Content-Type"); !strings.HasPrefix(kind, "text/html") {
+			return
 		}
 		d.parse(t)
 		d.tame(t)
-		if d.Code == 200 && u.Path != "/" && !strings.HasPrefix(u.Path, "/prs/") {
-			if !strings.Contains(d.text, repoOf("owl", "nest").Path()) && !strings.Contains(d.text, repoOf("crow", "nest").Path()) {
+		if d.Code == 200 && strings.HasPrefix(u.Path, "/npub1") {
+			if text := d.Body.String(); !strings.Contains(text, npub("owl")) && !strings.Contains(text, npub("crow")) && !strings.Contains(text, "None ") {
 				t.Fatalf("%q is a page of another repository: %s", path, d.text)
 			}
 		}

@@ -12,7 +12,9 @@ import (
 	"talon/host"
 	"talon/host/bound"
 	"talon/host/gitread"
+	"talon/host/gitrepo"
 	"talon/host/web/code"
+	"talon/host/web/text"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -179,8 +181,8 @@ func (h *Handler) announcedAs(a *announced, at repoURL) *repository {
 		}
 	}
 	for _, url := range a.stored.Relays {
-		if text := line(url, maxShown); text != "" && !h.service.IsRelay(url) && len(v.Relays) < maxLinks {
-			v.Relays = append(v.Relays, text)
+		if shown := line(url, maxShown); shown != "" && !h.service.IsRelay(url) && len(v.Relays) < maxLinks {
+			v.Relays = append(v.Relays, shown)
 		}
 	}
 	for _, url := range a.stored.Clone {
@@ -278,13 +280,25 @@ func (h *Handler) overview(ctx context.Context, r *http.Request, v *repository, 
 	if err != nil {
 		return err
 	}
+	q := h.codeOf(r, git, &v.repoURL, v.Name, about)
 	o := t.options(1)
-	v.Code, err = h.pages.Overview(ctx, &code.Request{
-		HTTP: r, Repo: git, By: bound.Holder{Addr: h.cfg.Client(r)}, Name: v.Name, Identifier: v.Identifier,
-		Base: v.Base, Clone: v.Clone, About: about, Href: o.Href, Mention: o.Mention,
-	})
+	q.Href, q.Mention = o.Href, o.Mention
+	v.Code, err = h.pages.Overview(ctx, q)
+	return h.withoutCode(r, err)
+}
+
+// codeOf returns a request for what is in a repository that may be seen.
+func (h *Handler) codeOf(r *http.Request, git *gitrepo.Repo, at *repoURL, name, about string) *code.Request {
+	return &code.Request{
+		HTTP: r, Repo: git, By: bound.Holder{Addr: h.cfg.Client(r)}, Name: name, Identifier: at.Identifier,
+		Base: at.Base, Clone: at.Clone, About: about,
+	}
+}
+
+// withoutCode returns nil for an error because of which a page has no part about code.
+func (h *Handler) withoutCode(r *http.Request, err error) error {
 	if code.IsBusy(err) || errors.Is(err, gitread.ErrTooLarge) || errors.Is(err, gitread.ErrNotFound) {
-		h.cfg.Log.Debug("make a page without files", "path", r.URL.Path, "err", err)
+		h.cfg.Log.Debug("make a page without code", "path", r.URL.Path, "err", err)
 		return nil
 	}
 	return err
@@ -341,7 +355,7 @@ func branches(refs []grasp.Ref, head, base string) refList {
 
 // tags returns the tags, the highest version first.
 func tags(refs []grasp.Ref, base string) refList {
-	return pick("Tags", base, refs, "refs/tags/", func(a, b grasp.Ref) int { return natural(b.Name, a.Name) })
+	return pick("Tags", base, refs, "refs/tags/", func(a, b grasp.Ref) int { return text.Natural(b.Name, a.Name) })
 }
 
 func pick(title, base string, refs []grasp.Ref, prefix string, compare func(a, b grasp.Ref) int) refList {
@@ -361,41 +375,4 @@ func pick(title, base string, refs []grasp.Ref, prefix string, compare func(a, b
 		l.List = append(l.List, ref{Name: identifier(r.Name[len(prefix):]), ID: shortID(r.Object), Path: template.URL(path)})
 	}
 	return l
-}
-
-// natural compares names in which numbers count as numbers: v1.9 comes before v1.10.
-func natural(a, b string) int {
-	x, y := a, b
-	for x != "" && y != "" {
-		n, m := digits(x), digits(y)
-		if n > 0 && m > 0 {
-			i, j := strings.TrimLeft(x[:n], "0"), strings.TrimLeft(y[:m], "0")
-			if len(i) != len(j) {
-				return len(i) - len(j)
-			}
-			if c := strings.Compare(i, j); c != 0 {
-				return c
-			}
-			x, y = x[n:], y[m:]
-			continue
-		}
-		if x[0] != y[0] {
-			return int(x[0]) - int(y[0])
-		}
-		x, y = x[1:], y[1:]
-	}
-	if x != y { // one of them has ended
-		return len(x) - len(y)
-	}
-	return strings.Compare(a, b)
-}
-
-// digits is how many digits s starts with.
-func digits(s string) int {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return i
-		}
-	}
-	return len(s)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
 )
@@ -100,5 +101,38 @@ func TestSitemap(t *testing.T) {
 	robots := w.raw("/robots.txt")
 	if text := robots.Body.String(); !strings.Contains(text, "Sitemap: https://git.example.com/sitemap.xml") || !strings.HasPrefix(robots.Header().Get("Content-Type"), "text/plain") {
 		t.Errorf("%s", text)
+	}
+}
+
+// Commits of a ref and tags have feeds.
+func TestCodeFeed(t *testing.T) {
+	w := newWorld(t)
+	dir := workTree(t, map[string]string{"a": "1\n"})
+	testkit.Git(t, dir, "commit", "-q", "--allow-empty", "-m", "A <b> & \x1b \u202e")
+	testkit.Git(t, dir, "branch", "topic/one")
+	testkit.Git(t, dir, "tag", "v1.9")
+	testkit.Git(t, dir, "tag", "-a", "-m", "ten", "v1.10")
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest"
+	for path, titles := range map[string][]string{
+		"/log.atom": {"A <b> &", "The files"}, "/log.atom/topic/one": {"A <b> &", "The files"}, "/log.atom/v1.9": {"A <b> &", "The files"}, "/refs.atom": {"v1.10", "v1.9"},
+	} {
+		got := w.raw(base + path)
+		var feed atom
+		if err := xml.Unmarshal(got.Body.Bytes(), &feed); err != nil || got.Code != 200 {
+			t.Fatalf("%s: %v in status %d\n%s", path, err, got.Code, got.Body)
+		}
+		var have []string
+		for _, e := range feed.Entries {
+			have = append(have, e.Title)
+			w.get(strings.TrimPrefix(e.Link.Href, "https://git.example.com")).status(t, 200)
+		}
+		if !slices.Equal(have, titles) {
+			t.Errorf("%s has %q", path, have)
+		}
+		w.get(strings.TrimPrefix(feed.Links[1].Href, "https://git.example.com"))
+	}
+	for _, path := range []string{"/log.atom/none", "/log.atom/main/a", "/log.atom/..", "/refs.atom/x", "/tree.atom"} {
+		w.get(base+path).status(t, 404)
 	}
 }

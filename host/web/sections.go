@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -43,8 +44,9 @@ const (
 
 // conversations returns the page of a path below a repository, nil if it has none.
 func (h *Handler) conversations(repo grasp.Repo, rest string) page {
-	if name, ok := strings.CutSuffix(rest, ".atom"); ok && !strings.Contains(name, "/") {
-		return h.feed(repo, name)
+	first, ref, _ := strings.Cut(rest, "/")
+	if name, ok := strings.CutSuffix(first, ".atom"); ok {
+		return h.feed(repo, name, ref)
 	}
 	name, rest, more := strings.Cut(rest, "/")
 	i := slices.IndexFunc(sections[:], func(s section) bool { return s.Name == name })
@@ -54,16 +56,43 @@ func (h *Handler) conversations(repo grasp.Repo, rest string) page {
 	case !more || rest == "":
 		return h.listing(repo, sections[i])
 	}
+	rest, isJSON := strings.CutSuffix(rest, ".json")
 	id, err := nip19.ParseEventID(rest)
 	if err != nil {
 		return nil
 	}
 	if hex := host.ID(id).String(); hex != rest {
+		if isJSON {
+			hex += ".json"
+		}
 		return func(context.Context, *http.Request) (int, string, any, error) {
 			return http.StatusFound, "", redirect(basePath(repo) + "/" + name + "/" + hex), nil
 		}
 	}
+	if isJSON {
+		return h.eventJSON(repo, sections[i], id)
+	}
 	return h.conversation(repo, sections[i], id)
+}
+
+// eventJSON returns the event of an issue, a pull request or a patch as it was signed.
+func (h *Handler) eventJSON(repo grasp.Repo, s section, id host.ID) page {
+	return func(ctx context.Context, _ *http.Request) (int, string, any, error) {
+		a, err := h.read.announced(ctx, repo)
+		if err != nil {
+			return 0, "", nil, err
+		}
+		texts, err := h.read.facts.Query(ctx, host.Filter{
+			IDs: []host.ID{id}, Kinds: []host.Kind{s.kind}, Tags: []host.TagFilter{repoTag(repo.Identifier, a.maintainers)}, Limit: 1,
+		})
+		if err != nil {
+			return 0, "", nil, fmt.Errorf("read an event: %w", err)
+		}
+		if a.stored == nil || len(texts) == 0 {
+			return http.StatusNotFound, "message", notFound, nil
+		}
+		return http.StatusOK, "", document{"application/json", texts[0]}, nil
+	}
 }
 
 // redirect is the path of another page.

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"slices"
 	"strings"
 	"testing"
 )
@@ -56,19 +55,5 @@ func TestLinkTo(t *testing.T) {
 		if got := linkTo(in); string(got.Href) != want {
 			t.Errorf("linkTo(%.60q) is %q", in, got.Href)
 		}
-	}
-}
-
-// Numbers in names count as numbers.
-func TestNatural(t *testing.T) {
-	want := []string{"", "10", "a", "v1.0", "v1.2", "v1.9", "v1.10", "v1.10-rc", "v002", "v2", "v2.0", "v010.1"}
-	got := slices.Clone(want)
-	slices.Reverse(got)
-	slices.SortFunc(got, natural)
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
-	if natural("v01", "v1") == 0 || natural("a1", "a1") != 0 {
-		t.Error("names that differ are equal")
 	}
 }

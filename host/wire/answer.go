@@ -157,9 +157,20 @@ func AppendOK(b []byte, id string, ok bool, reason string) []byte {
 	return append(b, ']')
 }
 
-// AppendEOSE appends ["EOSE",subID].
-func AppendEOSE(b []byte, subID string) []byte {
-	return appendStrings(b, "EOSE", subID)
+// Hints of NIP-67.
+const (
+	HintFinish = "finish" // the answer has every stored event that matches
+	HintMore   = "more"   // there are others
+)
+
+// AppendEOSE appends ["EOSE",subID], or ["EOSE",subID,[hint]] if the hint is not empty (NIP-67).
+func AppendEOSE(b []byte, subID, hint string) []byte {
+	b = appendStrings(b, "EOSE", subID)
+	if hint == "" {
+		return b
+	}
+	b = append(b[:len(b)-1], ',')
+	return append(appendStrings(b, hint), ']')
 }
 
 // AppendClosed appends ["CLOSED",subID,reason].

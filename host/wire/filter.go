@@ -96,7 +96,7 @@ func (r *filterReader) element(name string) (err error) {
 			twice = twice || t.Name == name[1]
 		}
 		t := host.TagFilter{Name: name[1]}
-		t.Values, err = r.strings(name)
+		t.Values, err = r.strings(name, t.Name == 'e' || t.Name == 'p')
 		f.Tags = append(f.Tags, t)
 	}
 	if err == nil && twice {
@@ -139,7 +139,7 @@ func hexes[T ~[32]byte](r *filterReader, name string) ([]T, error) {
 		}
 		var v T
 		if !host.ParseHex(v[:], text) {
-			return invalid("%s must hold values of 64 lower-case hex characters, not %s", name, strconv.Quote(excerpt(text)))
+			return notHex(name, text)
 		}
 		if seen.add(v, list) {
 			list = append(list, v)
@@ -149,7 +149,8 @@ func hexes[T ~[32]byte](r *filterReader, name string) ([]T, error) {
 	return list, err
 }
 
-func (r *filterReader) strings(name string) ([]string, error) {
+// strings reads a list of strings. NIP-01 has ids and keys in #e and #p, which are hex.
+func (r *filterReader) strings(name string, hex bool) ([]string, error) {
 	list := []string{}
 	var seen once[string]
 	err := r.list(name, func() error {
@@ -157,12 +158,22 @@ func (r *filterReader) strings(name string) ([]string, error) {
 			return invalid("%s must be a list of strings", name)
 		}
 		v, err := r.str()
-		if err == nil && seen.add(v, list) {
+		if err != nil {
+			return err
+		}
+		if hex && !host.ParseHex(new([32]byte)[:], v) {
+			return notHex(name, v)
+		}
+		if seen.add(v, list) {
 			list = append(list, v)
 		}
-		return err
+		return nil
 	})
 	return list, err
+}
+
+func notHex(name, text string) error {
+	return invalid("%s must hold values of 64 lower-case hex characters, not %s", name, strconv.Quote(excerpt(text)))
 }
 
 // search reads the text of a search (NIP-50).

@@ -9,8 +9,8 @@ import (
 // first (NIP-45).
 func TestFilterKeepsTheOrderOfTags(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"#p":["z","a","z","m"],"kinds":[1],"#E":["y","b"],"#e":["x"]}`: "p[z a m] E[y b] e[x] ",
-		`{"#e":["x"],"#E":["b","y"],"#p":["m","z","a"]}`:                 "e[x] E[b y] p[m z a] ",
+		`{"#t":["z","a","z","m"],"kinds":[1],"#E":["y","b"],"#r":["x"]}`: "t[z a m] E[y b] r[x] ",
+		`{"#r":["x"],"#E":["b","y"],"#t":["m","z","a"]}`:                 "r[x] E[b y] t[m z a] ",
 	} {
 		f, err := ParseFilter([]byte(text), &DefaultLimits)
 		if err != nil {

@@ -115,6 +115,9 @@ func (s *scanner) body(m *Message, lim *Limits) error {
 			return err
 		}
 		m.Event, m.EventID = e, e.ID.String()
+		if m.Verb == Event {
+			return s.skipElements() // of clients that say more, which is not for a relay
+		}
 		return nil
 	}
 	if err := s.subID(m, lim); err != nil {
@@ -124,10 +127,7 @@ func (s *scanner) body(m *Message, lim *Limits) error {
 	case Req, Count:
 		return s.filters(m, lim)
 	case NegOpen:
-		if !s.accept(',') {
-			return invalid("NEG-OPEN needs a filter")
-		}
-		f, err := s.filter(lim)
+		f, err := s.oneFilter(lim)
 		if err != nil {
 			return err
 		}
@@ -153,11 +153,41 @@ func (s *scanner) subID(m *Message, lim *Limits) error {
 	if id == "" {
 		return invalid("a subscription id must not be empty")
 	}
+	if len(id) <= maxNamedSubID {
+		m.SubID = id // also of an error, so that the answer can name it
+	}
 	if n := utf8.RuneCountInString(id); n > lim.SubID {
 		return invalid("a subscription id may have at most %d characters, not %d", lim.SubID, n)
 	}
-	m.SubID = id
 	return nil
+}
+
+// maxNamedSubID is the longest subscription id, in bytes, that an answer names.
+const maxNamedSubID = 1 << 10
+
+// skipElements skips what is left of the message.
+func (s *scanner) skipElements() error {
+	for s.accept(',') {
+		if err := s.skip(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneFilter reads the filter of NEG-OPEN. Some clients send a list of one filter.
+func (s *scanner) oneFilter(lim *Limits) (host.Filter, error) {
+	if !s.accept(',') {
+		return host.Filter{}, invalid("NEG-OPEN needs a filter")
+	}
+	if !s.accept('[') {
+		return s.filter(lim)
+	}
+	f, err := s.filter(lim)
+	if err == nil && !s.accept(']') {
+		err = invalid("NEG-OPEN takes one filter")
+	}
+	return f, err
 }
 
 func (s *scanner) filters(m *Message, lim *Limits) error {
@@ -229,4 +259,4 @@ type Limits struct {
 }
 
 // DefaultLimits are the default limits.
-var DefaultLimits = Limits{SubID: 64, Filters: 20, Values: 2000}
+var DefaultLimits = Limits{SubID: 64, Filters: 100, Values: 2000}

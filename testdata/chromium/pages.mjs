@@ -77,7 +77,7 @@ test('no link is dead', async () => {
     const path = queue.shift()
     seen++
     const answer = await context.request.get(url + path, { maxRedirects: 5, failOnStatusCode: false })
-    if (answer.status() >= 400 && !path.includes('/commit/')) dead.push(`${path}: ${answer.status()}, linked by ${from.get(path)}`)
+    if (answer.status() >= 400) dead.push(`${path}: ${answer.status()}, linked by ${from.get(path)}`)
     if (!(answer.headers()['content-type'] ?? '').startsWith('text/html')) continue
     await page.setContent('') // no scripts, no loading: the links alone count
     const { hrefs, ids } = await page.evaluate(html => {

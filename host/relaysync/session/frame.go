@@ -82,7 +82,9 @@ func (s *Session) event(id string, e *host.Event, size int) {
 			return
 		}
 	}
-	if r.owner != nil && !r.owner.saw(r, &d) {
+	if fit == fitsNothing {
+		r.outside++
+	} else if r.owner != nil && !r.owner.saw(r, &d) {
 		s.violation(eventRepeated)
 		return
 	}

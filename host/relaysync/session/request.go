@@ -32,7 +32,8 @@ type request struct {
 	again    []host.Filter // of one that may have missed some
 	fetching int           // requests for what it has missed
 
-	events      int   // that came and were asked for
+	events      int   // that came, those outside included
+	outside     int   // of them, those that were not asked for
 	otherLetter int   // of them, those that match only under another letter of the tag
 	fresh       int   // of them, those that were not known here
 	kept        int   // of those, what was stored or held

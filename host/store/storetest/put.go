@@ -103,6 +103,55 @@ func testPut(t *testing.T, x Engine) {
 	}
 }
 
+// testDrop drops events by their ids, in a transaction that commits and in one that does not.
+// Nobody has deleted them, so they may come again.
+func testDrop(t *testing.T, x Engine) {
+	name := x.New(t)
+	s := openWith(t, x, name, Options{})
+	a, b, c := Event(1, 1, 1, 10), Event(2, 1, 30000, 20), Event(3, 2, 1, 30)
+	Put(t, s, 100, a, b, c)
+	drop := func(commit bool, want int, ids ...host.ID) {
+		t.Helper()
+		tx, err := s.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := tx.TakeDown(host.Takedown{Drop: ids}, 100)
+		if err != nil || len(out.Removed) != want {
+			t.Fatalf("removed %d, %v; want %d", len(out.Removed), err, want)
+		}
+		end := tx.Rollback
+		if commit {
+			end = tx.Commit
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(want ...*host.Event) {
+		t.Helper()
+		for _, f := range []host.Filter{{Limit: -1}, {IDs: []host.ID{a.ID, b.ID, c.ID}, Limit: -1}, {Authors: []host.PubKey{a.PubKey, c.PubKey}, Limit: -1}} {
+			if got, want := Selected(t, s, 100, f), Texts(want...); !slices.Equal(got, want) {
+				t.Errorf("left:\n got %q\nwant %q", got, want)
+			}
+		}
+	}
+	drop(false, 2, a.ID, b.ID)
+	left(c, b, a)
+	drop(true, 2, a.ID, b.ID, host.ID{99})
+	left(c)
+	drop(true, 0, a.ID)
+	drop(true, 0)
+	Check(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, x, name)
+	left(c)
+	Put(t, s, 100, b)
+	left(c, b)
+}
+
 func testPutRefusesEphemeral(t *testing.T, x Engine) {
 	s := open(t, x)
 	tx, err := s.Begin()

@@ -104,6 +104,7 @@ func Run(t *testing.T, x Engine) {
 	}{
 		{"Model", testModel},
 		{"Put", testPut},
+		{"Drop", testDrop},
 		{"PutRefusesEphemeral", testPutRefusesEphemeral},
 		{"TagValues", testTagValues},
 		{"ManyTags", testManyTags},

@@ -156,14 +156,14 @@ func (c *invariants) check() {
 // within checks that what is wanted and can be had is here in time.
 func (c *invariants) within() {
 	e := c.o.e
-	limit := e.w.Scenario.Invariants.Within.Milliseconds()
+	limit := e.w.Scenario.Limit().Milliseconds()
 	if limit == 0 {
 		return
 	}
 	for t, missing := range c.o.missing {
 		for _, number := range slices.Sorted(maps.Keys(missing)) {
 			if ev := e.w.Events[number]; e.Now()-missing[number] > limit && e.talons[t].up && c.parentIsHere(t, ev) && e.reachableFor(ev, limit, false) {
-				c.broken("late", e.talons[t].Name, "event %s of kind %d is not here, and was to be had for %v at %s", ev.ID, ev.Kind, e.w.Scenario.Invariants.Within, e.holders(ev))
+				c.broken("late", e.talons[t].Name, "event %s of kind %d is not here, and was to be had for %v at %s", ev.ID, ev.Kind, e.w.Scenario.Limit(), strings.Join(e.holders(ev), " "))
 				return
 			}
 		}
@@ -207,14 +207,13 @@ func (e *engine) reachableFor(ev *world.Event, limit int64, stretch bool) bool {
 }
 
 // holders names the relays that have an event.
-func (e *engine) holders(ev *world.Event) string {
-	var names []string
+func (e *engine) holders(ev *world.Event) (names []string) {
 	for _, copy := range ev.Copies {
-		if e.remotes[copy.Place].relay.Store().Get(ev.ID) != nil {
-			names = append(names, e.remotes[copy.Place].Name)
+		if r := e.remotes[copy.Place]; r != nil && r.relay != nil && r.relay.Store().Get(ev.ID) != nil {
+			names = append(names, r.Name)
 		}
 	}
-	return strings.Join(names, " ")
+	return names
 }
 
 // overlap checks that no value is asked for twice on a relay for long.

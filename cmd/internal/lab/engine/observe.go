@@ -455,9 +455,11 @@ func (o *observer) result() *result.Run {
 		o.run.End = *e.stopped
 	}
 	var ages []int64
-	for _, m := range o.missing {
-		for number := range m {
-			if ev := e.w.Events[number]; ev.At >= 0 {
+	for t, m := range o.missing {
+		for _, number := range slices.Sorted(maps.Keys(m)) {
+			ev := e.w.Events[number]
+			o.lost(e.talons[t], ev)
+			if ev.At >= 0 {
 				o.run.Staleness.Missing++
 				ages = append(ages, e.Now()-ev.At)
 			}
@@ -494,6 +496,15 @@ func (o *observer) result() *result.Run {
 		o.run.Trace = o.trace.result()
 	}
 	return &o.run
+}
+
+// lost lists an event that is missing at the end.
+func (o *observer) lost(t *talon, ev *world.Event) {
+	if len(o.run.Missing) == result.MaxMissing {
+		o.run.Unlisted++
+		return
+	}
+	o.run.Missing = append(o.run.Missing, result.Missing{ID: ev.ID.String(), Kind: int(ev.Kind), Talon: t.Name, Relays: o.e.holders(ev)})
 }
 
 // staleness sets the quantiles of the staleness. An event that never came counts with its

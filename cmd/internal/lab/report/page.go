@@ -240,9 +240,10 @@ func measured(v *stats.Variant, c *stats.Comparison, m result.Measure) measureCe
 		cell.Change = "equal"
 	case stats.Indistinct:
 		cell.Change = "not distinguishable"
+		cell.Range = e.Counts()
 	default:
 		cell.Change = strings.Replace(change(e), "-", "−", 1)
-		cell.Range = e.Phrase()
+		cell.Range = c.Statement(m)
 	}
 	return cell
 }

@@ -158,7 +158,7 @@ func TestPage(t *testing.T) {
 	text := page(t, runs)
 	for _, want := range []string{
 		"<title>small wire · Talon lab</title>", "30 seeds of 24 h, 4 variants, wire level",
-		"layered-v5 &#43; polite compared with layered-v2 &#43; polite: 4", "sampling &#43; polite did not finish 3 of 30 runs.",
+		"layered-v5 &#43; polite compared with layered-v2 &#43; polite: LOST", "sampling &#43; polite did not finish 3 of 30 runs.",
 		"<strong>wanted-arrives</strong>", "1 event and 2 faults until", `<a href="#world-0-3-5">sequence</a>`, `id="world-0-3-5"`, "812 later steps left out",
 		`"variants":["layered-v2 + polite"`, "Permission is hereby granted", "relay-03",
 	} {
@@ -198,7 +198,7 @@ func TestHostileNames(t *testing.T) {
 		t.Error("a direction is a class")
 	}
 	var b strings.Builder
-	if err := Text(&b, &gather(t, []*result.Run{r}).Outcomes, 80, func(s string) string { return strings.ReplaceAll(s, "\x1b", "?") }); err != nil {
+	if err := Text(&b, &gather(t, []*result.Run{r}).Outcomes, 80, func(s string) string { return strings.ReplaceAll(s, "\x1b", "?") }, asIs); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), "\x1b") {
@@ -313,7 +313,7 @@ func TestNarrowText(t *testing.T) {
 	r := gather(t, synthetic(20))
 	for _, width := range []int{0, 40, 60, 80, 200} {
 		var b strings.Builder
-		if err := Text(&b, &r.Outcomes, width, func(s string) string { return s }); err != nil {
+		if err := Text(&b, &r.Outcomes, width, asIs, asIs); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {
@@ -325,7 +325,7 @@ func TestNarrowText(t *testing.T) {
 		if n := strings.Count(b.String(), "\nstaleness p99  "); n != blocks {
 			t.Errorf("%d: %d blocks, want %d", width, n, blocks)
 		}
-		for _, want := range []string{"sampling + polite", "-46 %", "18 of 20", "seed 5"} {
+		for _, want := range []string{"sampling + polite", "-48 %", "18 of 20", "seed 5"} {
 			if !strings.Contains(strings.ReplaceAll(b.String(), "\n", " "), want) {
 				t.Errorf("%d: no %q in\n%s", width, want, b.String())
 			}
@@ -349,6 +349,8 @@ func TestFormat(t *testing.T) {
 		}
 	}
 }
+
+func asIs(s string) string { return s }
 
 // Two versions of one variant are compared by seed, and a gate says what may not get worse.
 func TestDiff(t *testing.T) {
@@ -383,7 +385,7 @@ func TestDiff(t *testing.T) {
 		{"worse", of(0, same), of(0, scale(result.BytesDown, 1.1)), "bytes", "9.0 % more bytes", "worse"},
 		{"worse, allowed", of(0, same), of(0, scale(result.BytesDown, 1.1)), "bytes=10%", "", "worse"},
 		{"worse, elsewhere", of(0, same), of(0, scale(result.BytesDown, 1.1)), "staleness_p99", "", "worse"},
-		{"less complete", of(0, same), of(0, scale(result.Completeness, 0.99)), "completeness=0.5%", "completeness 1.0 points lower", "worse"},
+		{"less complete", of(0, same), of(0, scale(result.Completeness, 0.99)), "completeness=0.5%", "LOST 20 events that layered-v2 + polite has (completeness 1.0 points lower), in 20 of 20 seeds", "worse"},
 		{"less complete, allowed", of(0, same), of(0, scale(result.Completeness, 0.99)), "completeness=1%", "", "worse"},
 		{"renamed", of(0, same), of(1, same), "bytes", "", "layered-v2 + polite → layered-v4 + polite in small wire, 20 seeds"},
 		{"broken", of(0, same), of(3, same), "duplicates", "seed 5: an invariant was broken", ""},
@@ -403,14 +405,15 @@ func TestDiff(t *testing.T) {
 			gates = append(gates, g)
 		}
 		var b strings.Builder
-		failed, err := Diff(&b, pairs[0], gates, 0, func(s string) string { return s })
-		if err != nil || (len(failed) == 0) != (c.failed == "") || !strings.Contains(strings.Join(failed, "\n"), c.failed) || !strings.Contains(b.String(), c.output) {
+		changes, err := Diff(&b, pairs[0], gates, 0, asIs, asIs)
+		failed := changes.Worse
+		if err != nil || changes.Seeds != 0 || (len(failed) == 0) != (c.failed == "") || !strings.Contains(strings.Join(failed, "\n"), c.failed) || !strings.Contains(b.String(), c.output) {
 			t.Errorf("%s: %q, %v\n%s", c.name, failed, err, b.String())
 		}
 	}
 	// Nothing to compare is no pass.
 	pairs, _ := Match(&gather(t, of(0, same)[:10]).Outcomes, &gather(t, of(0, same)[10:]).Outcomes)
-	if _, err := Diff(new(strings.Builder), pairs[0], nil, 0, func(s string) string { return s }); err == nil {
+	if _, err := Diff(new(strings.Builder), pairs[0], nil, 0, asIs, asIs); err == nil {
 		t.Error("other seeds are compared")
 	}
 	_, missing := Match(&gather(t, synthetic(2)).Outcomes, &gather(t, of(1, same)).Outcomes)

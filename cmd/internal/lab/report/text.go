@@ -13,8 +13,8 @@ import (
 
 // Text writes a table for each world: measures down, variants across, in as many blocks
 // as the width asks for, and what the comparisons say. A width of 0 is no limit. Names go
-// through plain, which makes a text harmless for a terminal.
-func Text(w io.Writer, o *stats.Outcomes, width int, plain func(string) string) error {
+// through plain, which makes a text harmless for a terminal, and sentences about losses through red.
+func Text(w io.Writer, o *stats.Outcomes, width int, plain, red func(string) string) error {
 	var b strings.Builder
 	for i, world := range o.Worlds {
 		if i > 0 {
@@ -24,7 +24,11 @@ func Text(w io.Writer, o *stats.Outcomes, width int, plain func(string) string) 
 		writeWorld(&b, world, comparisons, width, plain)
 		for k := range comparisons {
 			b.WriteByte('\n')
-			wrap(&b, plain(comparisons[k].Sentence()), width)
+			sentence := plain(comparisons[k].Sentence())
+			if len(comparisons[k].Losses) > 0 {
+				sentence = red(sentence)
+			}
+			wrap(&b, sentence, width)
 		}
 		writeFailures(&b, world, width, plain)
 	}
@@ -103,6 +107,11 @@ func change(e *stats.Effect) string {
 	}
 	sign := "+"
 	x := e.Estimate
+	if e.Measure == result.Completeness {
+		if x = e.B - e.A; x == 0 {
+			return fmt.Sprintf("%d lost", e.Lost) // as many others came
+		}
+	}
 	if x < 0 {
 		sign, x = "-", -x
 	}
@@ -287,12 +296,20 @@ func Match(before, after *stats.Outcomes) (list []Versions, missing []string) {
 	return list, missing
 }
 
-// Diff writes what changed from an old to a new version, and returns what a gate does not
-// let pass, in a phrase each.
-func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain func(string) string) ([]string, error) {
-	c := stats.Between(v.Old, v.New)
+// Changes is the outcome of a Diff.
+type Changes struct {
+	Worse []string // what a gate does not let pass, in a phrase each
+	Seeds int      // how many seeds the gates need; 0 if there are enough
+}
+
+// maxLosses bounds the lost events that are listed of one comparison.
+const maxLosses = 20
+
+// Diff writes what changed from an old to a new version. Losses go through red.
+func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain, red func(string) string) (changes Changes, err error) {
+	c := stats.Between(v.Old, v.New, gates)
 	if c.Pairs+c.LeftOut == 0 {
-		return nil, fmt.Errorf("%s in %s: the files have no seed of the same world in common", plain(v.New.Name), plain(v.World))
+		return Changes{}, fmt.Errorf("%s in %s: the files have no seed of the same world in common", plain(v.New.Name), plain(v.World))
 	}
 	var b strings.Builder
 	name := v.New.Name
@@ -300,7 +317,14 @@ func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain func(str
 		name = v.Old.Name + " → " + name
 	}
 	wrap(&b, plain(fmt.Sprintf("%s in %s, %s", name, v.World, result.Counted(c.Pairs, "seed"))), width)
-	rows := [][]string{{"", "old", "new", "change", "", ""}}
+	for i, l := range c.Losses {
+		if i == maxLosses {
+			fmt.Fprintln(&b, red("lost: "+result.Counted(len(c.Losses)-i, "other event")))
+			break
+		}
+		fmt.Fprintln(&b, red("lost: "+plain(l.String())))
+	}
+	rows := [][]string{{"", "old", "new", "change", "", "", "of the median seed"}}
 	same := 0
 	for i := range c.Effects {
 		e := &c.Effects[i]
@@ -310,24 +334,23 @@ func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain func(str
 			same++
 			continue
 		}
-		by := strings.TrimPrefix(change(e), "~")
-		rows = append(rows, []string{info.Title, format(e.A, info.Unit), format(e.B, info.Unit), by, verdict, fmt.Sprintf("%d lower, %d higher", e.Lower, e.Higher)})
+		rows = append(rows, []string{info.Title, format(e.A, info.Unit), format(e.B, info.Unit), change(e), verdict, fmt.Sprintf("%d lower, %d higher", e.Lower, e.Higher), e.Interval()})
 	}
 	writeRows(&b, rows)
 	if same > 0 {
 		fmt.Fprintf(&b, "the same: %s\n", result.Counted(same, "measure"))
 	}
-	var failed []string
 	for _, g := range gates {
 		if !g.Passes(&c) {
-			failed = append(failed, plain(fmt.Sprintf("%s in %s: %s", v.New.Name, v.World, c.Effect(g.Measure).Phrase())))
+			changes.Worse = append(changes.Worse, plain(fmt.Sprintf("%s in %s: %s", v.New.Name, v.World, c.Statement(g.Measure))))
 		}
 	}
 	for _, r := range stats.Broken(v.Old, v.New) {
-		failed = append(failed, plain(fmt.Sprintf("%s in %s: seed %d: %s", v.New.Name, v.World, r.Seed, endText(r.End, r.Findings))))
+		changes.Worse = append(changes.Worse, plain(fmt.Sprintf("%s in %s: seed %d: %s", v.New.Name, v.World, r.Seed, endText(r.End, r.Findings))))
 	}
-	_, err := io.WriteString(w, b.String())
-	return failed, err
+	changes.Seeds = stats.Blind(gates, c.Pairs)
+	_, err = io.WriteString(w, b.String())
+	return changes, err
 }
 
 func writeRows(b *strings.Builder, rows [][]string) {

@@ -12,8 +12,9 @@ import (
 // CSV writes runs as four tables, which the columns scenario, level, set, variant
 // and seed join.
 type CSV struct {
-	runs, series, staleness, relays *csv.Writer
-	err                             error
+	runs, series, staleness, relays, git, faults, findings, missing *csv.Writer
+
+	err error
 }
 
 // Write adds the rows of a run.
@@ -57,6 +58,23 @@ func (c *CSV) Write(r *Run) error {
 		with(c.relays, l.Name, l.Class, whole(l.BytesUp), whole(l.BytesDown), whole(l.Events), whole(l.Connections), l.Connected.String(),
 			whole(l.REQs), whole(l.NegOpens), whole(l.RateLimited))
 	}
+	for i := range r.Git {
+		g := &r.Git[i]
+		with(c.git, g.Name, g.Class, whole(g.Requests), whole(g.Refusals), whole(g.Fetched), whole(g.Bytes))
+	}
+	for _, f := range r.Faults {
+		recovered := ""
+		if f.Recovered != nil {
+			recovered = f.Recovered.String()
+		}
+		with(c.faults, f.Kind, f.Where, f.At.String(), f.Until.String(), recovered)
+	}
+	for _, f := range r.Findings {
+		with(c.findings, f.Invariant, f.At.String(), f.Relay, f.Text)
+	}
+	for _, m := range r.Missing {
+		with(c.missing, m.Talon, m.ID, strconv.Itoa(m.Kind), strings.Join(m.Relays, " "))
+	}
 	return c.flush()
 }
 
@@ -72,7 +90,7 @@ func (c *CSV) row(w *csv.Writer, cells []string) {
 }
 
 func (c *CSV) flush() error {
-	for _, w := range []*csv.Writer{c.runs, c.series, c.staleness, c.relays} {
+	for _, w := range []*csv.Writer{c.runs, c.series, c.staleness, c.relays, c.git, c.faults, c.findings, c.missing} {
 		if w != nil {
 			w.Flush()
 			c.err = errors.Join(c.err, w.Error())
@@ -102,13 +120,17 @@ func Tables() []Table {
 		{"series.csv", "a row for each value over time", with("series", "at", "value")},
 		{"staleness.csv", "a row for each bucket: n times were at most le seconds, and above the le before; le is inf for events that never arrived", with("le", "n")},
 		{"relays.csv", "a row for each relay", with("relay", "class", "bytes_up", "bytes_down", "events", "connections", "connected", "reqs", "neg_opens", "rate_limited")},
+		{"git.csv", "a row for each git server", with("server", "class", "requests", "refusals", "fetched", "bytes")},
+		{"faults.csv", "a row for each fault of the world; an empty cell is a recovery that was not seen", with("kind", "where", "at", "until", "recovered")},
+		{"findings.csv", "a row for each finding", with("invariant", "at", "relay", "text")},
+		{"missing.csv", "a row for each wanted event that was not here at the end", with("talon", "id", "kind", "relays")},
 	}
 }
 
 // NewCSV writes the heads of the tables. Open returns where the table of a name goes.
 func NewCSV(open func(file string) (io.Writer, error)) (*CSV, error) {
 	c := new(CSV)
-	for i, to := range []**csv.Writer{&c.runs, &c.series, &c.staleness, &c.relays} {
+	for i, to := range []**csv.Writer{&c.runs, &c.series, &c.staleness, &c.relays, &c.git, &c.faults, &c.findings, &c.missing} {
 		t := Tables()[i]
 		w, err := open(t.File)
 		if err != nil {

@@ -14,6 +14,7 @@
 package result
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,8 @@ type Run struct {
 	Findings  []Finding `json:"findings,omitempty" doc:"broken invariants, and other things that a reader must know"`
 	Faults    []Fault   `json:"faults,omitempty" doc:"the faults of the world, in the order in which they begin"`
 	Measures  Values    `json:"measures" doc:"the scalar measures, by name, as above; one that was not measured is absent"`
+	Missing   []Missing `json:"missing,omitempty" doc:"wanted events that could be had and were not here at the end"`
+	Unlisted  int64     `json:"unlisted,omitempty" doc:"how many more there are: at most 10,000 are listed"`
 	Series    Series    `json:"series,omitzero" doc:"measures over time"`
 	Staleness Histogram `json:"staleness,omitzero" doc:"from the publishing of each wanted event to its arrival here"`
 	LoadEvery Seconds   `json:"load_every,omitempty" doc:"the width of the time buckets of the relays' load"`
@@ -95,6 +98,22 @@ type Finding struct {
 	Relay     string  `json:"relay,omitempty" doc:"the relay that it was seen at"`
 	Text      string  `json:"text" doc:"what was seen, in a sentence"`
 	Prefix    *Prefix `json:"prefix,omitempty" doc:"the shortest part of the run found that still shows it"`
+}
+
+// MaxMissing bounds the missing events that a run lists.
+const MaxMissing = 10_000
+
+// Missing is a wanted event that was not here at the end.
+type Missing struct {
+	ID     string   `json:"id" doc:"its id, in hex"`
+	Kind   int      `json:"kind" doc:"its kind"`
+	Talon  string   `json:"talon" doc:"the Talon that wants it"`
+	Relays []string `json:"relays,omitempty" doc:"the relays that have it"`
+}
+
+// Compare orders events by Talon and id.
+func (m Missing) Compare(other Missing) int {
+	return cmp.Or(strings.Compare(m.Talon, other.Talon), strings.Compare(m.ID, other.ID))
 }
 
 // Prefix is the part of a run's events and faults up to a time.

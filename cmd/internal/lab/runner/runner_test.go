@@ -167,7 +167,8 @@ func TestBadModules(t *testing.T) {
 	if r := list[0]; r.End.How != result.ModuleFailed || len(r.Findings) == 0 || !strings.Contains(r.Findings[0].Text, "it traps") {
 		t.Errorf("one that fails: %+v, %+v", r.End, r.Findings)
 	}
-	if r := list[1]; r.End.How != result.Finished || len(r.Findings) != 1 || r.Findings[0].Invariant != "actions" {
+	// Nothing arrives either.
+	if r := list[1]; r.End.How != result.BrokenInvariant || len(r.Findings) != 2 || r.Findings[0].Invariant != "late" || r.Findings[1].Invariant != "actions" {
 		t.Errorf("one that answers garbage: %+v, %+v", r.End, r.Findings)
 	}
 	if r := list[2]; r.End.How != result.BrokenInvariant || r.Findings[0].Invariant != "busy" {

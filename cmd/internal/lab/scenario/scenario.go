@@ -456,7 +456,7 @@ type Fault struct {
 
 // Invariants are the conditions that must hold.
 type Invariants struct {
-	Within   Duration `key:"within" doc:"a wanted event is here, if a relay with it could be reached for this time; 0: not checked"`
+	Within   Duration `key:"within" doc:"a wanted event is here, if a relay with it could be reached for this time, or for the quiet time if that is shorter; 0: not checked"`
 	Overlap  Duration `key:"overlap" doc:"how long two subscriptions on one relay may ask for the same value; 0: is not checked"`
 	Steps    int      `key:"steps" max:"100000000" doc:"steps of the strategy in one second; timers for now must not use up its turns for a minute either; 0: neither is checked"`
 	Quiet    int      `key:"quiet-requests" max:"100000000" doc:"REQs and NEG-OPENs on one relay in the last quarter of the quiet time; 0: is not checked"`
@@ -464,6 +464,15 @@ type Invariants struct {
 	BarredOK bool     `key:"barred" doc:"honest relays may be barred"`
 	Data     Duration `key:"data-within" doc:"git data of a held event is here, if an honest server could have given it for this time; 0: not checked"`
 	GitRest  Duration `key:"git-rest" doc:"longest time for which an honest git server is left alone; 0: not checked"`
+}
+
+// Limit returns the time after which a wanted event is late: Within, or the quiet time if that is
+// shorter, since a run cannot show a longer one. It is 0 if nothing is late.
+func (s *Scenario) Limit() Duration {
+	if s.Quiet > 0 {
+		return min(s.Invariants.Within, s.Quiet)
+	}
+	return s.Invariants.Within
 }
 
 const day = Duration(24 * time.Hour)
@@ -485,7 +494,7 @@ func Default() *Scenario {
 			Roots: 40, Comments: 120, States: 20, Diurnal: 0.6, CopiesMin: 1, CopiesMax: 3, SpreadS: 2, BackBy: 2 * day, LateBy: Duration(2 * time.Hour),
 			PushAfter: Duration(20 * time.Second), Mirrored: 1,
 		},
-		Invariants: Invariants{Within: Duration(30 * time.Hour), Overlap: Duration(30 * time.Minute), Steps: 20_000, Quiet: 600, Settle: false},
+		Invariants: Invariants{Within: Duration(30 * time.Hour), Overlap: Duration(30 * time.Minute), Steps: 20_000, Quiet: 600, Settle: true},
 	}
 }
 

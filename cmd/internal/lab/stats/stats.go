@@ -1,19 +1,23 @@
 // Package stats compares variants of the lab, paired by seed: both ran in the same world
 // with the same events and faults, so that they cause any difference.
 //
-// For each measure there is an estimate (the change of the mean), and its 95 % confidence
-// interval by the studentized bootstrap over seeds. There is also the exact sign test.
-// Holm's method corrects its p-values for the number of statements that are made together.
-// The package reports a change only if the corrected sign test and the interval agree on
-// it.
+// Completeness is exact: an event that one variant has and the other lacks is a loss ([Loss]), at
+// any number of seeds.
+//
+// For each other measure there is an estimate: the median over the seeds of the change. Its 95 %
+// confidence interval is exact (order statistics). There is also the exact sign test. Holm's method
+// corrects its p-values for the number of statements that are made together: the main measures of
+// all variants of a world are one family, the other measures another, and the gates of a comparison
+// a third. The package reports a change only if the corrected sign test, the interval and the mean
+// agree on it.
 //
 // Invariants:
 //
-//  1. The same runs give the same figures: the bootstrap draws from a fixed seed.
+//  1. The same runs give the same figures: nothing is drawn.
 //  2. Only pairs count: a seed that one of the two did not finish is left out, and
 //     counted as left out.
-//  3. A set of identical variants is called different with a probability of at most
-//     5 %, whatever the distribution and the number of measures.
+//  3. A set of identical variants has a statement of difference in a family with a
+//     probability of at most 5 %, whatever the distribution and the number of measures.
 package stats
 
 import (
@@ -51,6 +55,8 @@ type Outcome struct {
 	End      result.End
 	Findings int
 	Measures result.Values
+	Missing  []result.Missing // sorted
+	Unlisted int64            // events that are missing, too
 }
 
 // Add adds a run. It returns an error for a run that was added before.
@@ -61,7 +67,7 @@ func (o *Outcomes) Add(r *result.Run) error {
 	if ok {
 		return fmt.Errorf("seed %d of %q in %q is there twice", r.Seed, v.Name, w.Name)
 	}
-	v.Runs = slices.Insert(v.Runs, i, Outcome{r.Seed, r.Scenario.Digest, r.End, len(r.Findings), r.Measures})
+	v.Runs = slices.Insert(v.Runs, i, Outcome{r.Seed, r.Scenario.Digest, r.End, len(r.Findings), r.Measures, sortedMissing(r.Missing), r.Unlisted})
 	return nil
 }
 
@@ -107,6 +113,62 @@ type Comparison struct {
 	LeftOut     int // seeds that only one, or neither, finished
 	Unpaired    int // seeds that only one of them has, or in other worlds
 	Effects     []Effect
+	Losses      []Loss
+	Gained      int // events that A lacks and B has
+}
+
+// Loss is an event that A has and B lacks.
+type Loss struct {
+	Seed    uint64
+	Missing result.Missing // its ID is "" if the runs do not list which events
+}
+
+func (l Loss) String() string {
+	if l.Missing.ID == "" {
+		return fmt.Sprintf("one in seed %d (the runs do not list which)", l.Seed)
+	}
+	return fmt.Sprintf("%s of kind %d at %s in seed %d", l.Missing.ID, l.Missing.Kind, strings.Join(l.Missing.Relays, " "), l.Seed)
+}
+
+func (c *Comparison) seedsWithLoss() int {
+	seeds := make(map[uint64]bool)
+	for _, l := range c.Losses {
+		seeds[l.Seed] = true
+	}
+	return len(seeds)
+}
+
+func sortedMissing(list []result.Missing) []result.Missing {
+	list = slices.Clone(list)
+	slices.SortFunc(list, result.Missing.Compare)
+	return list
+}
+
+// without returns what is in a sorted list and not in another.
+func without(list, other []result.Missing) (rest []result.Missing) {
+	for _, m := range list {
+		if _, ok := slices.BinarySearchFunc(other, m, result.Missing.Compare); !ok {
+			rest = append(rest, m)
+		}
+	}
+	return rest
+}
+
+// lose notes what one pair lost and gained.
+func (c *Comparison) lose(a, b *Outcome) {
+	lost := without(b.Missing, a.Missing)
+	if a.Unlisted > 0 || b.Unlisted > 0 {
+		lost = nil // a list that is cut off does not tell what the other lacks
+	}
+	for _, m := range lost {
+		c.Losses = append(c.Losses, Loss{a.Seed, m})
+	}
+	before, _ := a.Measures.Get(result.Completeness)
+	after, ok := b.Measures.Get(result.Completeness)
+	if ok && after < before && len(lost) == 0 {
+		c.Losses = append(c.Losses, Loss{Seed: a.Seed})
+	}
+	c.Gained += len(without(a.Missing, b.Missing))
 }
 
 // Compare compares each variant with the first of its world. Holm's correction is over all
@@ -118,15 +180,21 @@ func (w *World) Compare() []Comparison {
 		c.World = w.Name
 		list = append(list, c)
 	}
-	correct(list)
+	main := func(m result.Measure) bool { return slices.Contains(headline, m) }
+	correct(list, main)
+	correct(list, func(m result.Measure) bool { return !main(m) })
 	return list
 }
 
 // Between compares two variants that need not be of one world, such as two versions of
-// one.
-func Between(a, b *Variant) Comparison {
+// one. The measures of the gates are a family of their own.
+func Between(a, b *Variant, gates []Gate) Comparison {
 	list := []Comparison{compare(a, b)}
-	correct(list)
+	gated := func(m result.Measure) bool {
+		return slices.ContainsFunc(gates, func(g Gate) bool { return g.Measure == m })
+	}
+	correct(list, gated)
+	correct(list, func(m result.Measure) bool { return !gated(m) })
 	return list[0]
 }
 
@@ -160,16 +228,23 @@ func compare(a, b *Variant) Comparison {
 			c.Effects = append(c.Effects, effect(m, x, y))
 		}
 	}
+	for _, p := range pairs {
+		c.lose(p[0], p[1])
+	}
+	if e := c.Effect(result.Completeness); e != nil {
+		e.Lost = len(c.Losses)
+	}
 	return c
 }
 
-// correct applies Holm's method. Measures that are equal in all pairs state nothing.
-func correct(list []Comparison) {
+// correct applies Holm's method to a family of measures. Measures that are equal in all pairs state
+// nothing, and completeness is no matter of chance.
+func correct(list []Comparison, family func(result.Measure) bool) {
 	var effects []*Effect
 	var p []float64
 	for i := range list {
 		for k := range list[i].Effects {
-			if e := &list[i].Effects[k]; e.Lower+e.Higher > 0 {
+			if e := &list[i].Effects[k]; e.Lower+e.Higher > 0 && e.Measure != result.Completeness && family(e.Measure) {
 				effects, p = append(effects, e), append(p, e.P)
 			}
 		}
@@ -215,17 +290,38 @@ func ParseGate(text string) (Gate, error) {
 }
 
 // Passes reports whether a measure got worse by no more than Allow. A change that chance
-// explains passes.
+// explains passes. Of completeness, the share of events that are lost counts, without statistics.
 func (g Gate) Passes(c *Comparison) bool {
 	e := c.Effect(g.Measure)
 	if e == nil || e.Verdict() != Worse {
 		return true
+	}
+	if g.Measure == result.Completeness {
+		return g.Allow > 0 && e.A-e.B <= g.Allow+1e-12
 	}
 	by, limit := max(e.Estimate, -e.Estimate), g.Allow
 	if !e.Relative && g.Measure.Info().Unit != result.Share {
 		limit *= max(e.A, -e.A)
 	}
 	return by <= limit
+}
+
+// Blind returns how many seeds gates need, if with so few pairs one of them passes whatever the
+// values are, and otherwise 0. A gate on completeness needs one.
+func Blind(gates []Gate, pairs int) (need int) {
+	n := 0
+	for _, g := range gates {
+		if g.Measure != result.Completeness {
+			n++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	if need = SeedsNeeded(n); pairs >= need {
+		return 0
+	}
+	return need
 }
 
 // Broken returns the seeds in which a finished and b did not, or b has more findings.
