@@ -31,7 +31,7 @@ tools:
 wasm: tools $(MODULES:%=wasm-%) ## build the bundled modules to build/wasm
 
 wasm-%:
-	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -trimpath -ldflags='-s -w' -o build/wasm/$*.wasm ./plugins/$*
+	@GOOS=wasip1 GOARCH=wasm $(GO) build -buildmode=c-shared -buildvcs=false -trimpath -ldflags='-s -w' -o build/wasm/$*.wasm ./plugins/$*
 
 bundle: wasm ## put the modules and their compiled code where a build with the tag bundled finds them
 	@$(GO) run ./internal/bundler -default $(subst $(space),$(comma),$(DEFAULT)) host/bundle $(MODULES:%=build/wasm/%.wasm)

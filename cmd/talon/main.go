@@ -61,6 +61,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}, serveCommand(), importCommand(), exportCommand(), copyCommand(), backupCommand(), restoreCommand(), reloadCommand(), moderateCommand(), deleteCommand(), checkCommand(), usageCommand(), clusterCommand(), pluginCommand(), eventCommand(),
 		gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand())
+	cmd.AddCommand(buildCommands()...)
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	wrapHelp(cmd)
 	return cmd

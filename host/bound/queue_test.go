@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"talon/host"
 )
 
 func newTestQueue(slots int) *Queue {
@@ -87,8 +89,58 @@ func TestQueueIsBounded(t *testing.T) {
 			}
 		}
 		queue.Release()
-		if queue.Busy() != 0 || queue.waiting != 0 || len(queue.lines)+len(queue.next) != 0 {
-			t.Errorf("%d work, %d wait in %d lines, want none", queue.Busy(), queue.waiting, len(queue.lines))
+		if queue.Busy() != 0 || queue.waiting != 0 || len(queue.others.lines)+len(queue.others.next) != 0 {
+			t.Errorf("%d work, %d wait in %d lines, want none", queue.Busy(), queue.waiting, len(queue.others.lines))
+		}
+	})
+}
+
+// TestQueueOfKnownPeople has forty networks of strangers wait, and then known people. These get
+// every second place, and one of them does not get all of their part.
+func TestQueueOfKnownPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := NewQueue(Spec{Name: "test", Unit: "requests", Total: 64, Known: 16, Network: 8, Yields: "the next one waits"}, 1)
+		if err := queue.Acquire(t.Context(), Holder{}); err != nil {
+			t.Fatal(err)
+		}
+		order := make(chan string, 64)
+		wait := func(by Holder, name string) {
+			go func() {
+				if err := queue.Acquire(t.Context(), by); err != nil {
+					name = err.Error()
+				}
+				order <- name
+			}()
+			synctest.Wait()
+		}
+		for n := range 48 {
+			wait(Holder{Addr: netip.AddrFrom4([4]byte{10, 0, byte(n), 1})}, "stranger")
+		}
+		wait(Holder{Addr: netip.MustParseAddr("10.0.99.1")}, "stranger")
+		if got := <-order; got != ErrFull.Error() {
+			t.Errorf("a stranger in the part for known people gets %q", got)
+		}
+		home := netip.MustParseAddr("192.0.2.1")
+		for range 3 { // two fit in the part of one network
+			wait(Holder{Addr: home, Known: true}, "network")
+		}
+		if got := <-order; got != ErrFull.Error() {
+			t.Errorf("the third of a known network gets %q", got)
+		}
+		wait(Holder{Addr: home, Known: true, Key: host.PubKey{1}}, "key")
+		var got []string
+		for range 8 {
+			queue.Release()
+			got = append(got, <-order)
+		}
+		if want := []string{"stranger", "network", "stranger", "key", "stranger", "network", "stranger", "stranger"}; !slices.Equal(got, want) {
+			t.Errorf("the order is %s, want %s", strings.Join(got, " "), strings.Join(want, " "))
+		}
+		for queue.Busy() > 0 {
+			queue.Release()
+		}
+		if queue.waiting != 0 || queue.known.waiting != 0 || queue.others.waiting != 0 || len(queue.others.lines)+len(queue.known.lines) != 0 {
+			t.Errorf("something is left: %+v", queue)
 		}
 	})
 }

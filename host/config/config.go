@@ -32,6 +32,11 @@ type Config struct {
 	// option. Nil: modules are compiled in this process.
 	Compiler []string
 
+	// A certificate for each domain is asked for, and Listen speaks TLS.
+	ACME          bool
+	ACMEEmail     string
+	ACMEDirectory string
+
 	Listen      string
 	Domains     []string // as they were written; see [Config.Service]
 	PRs         bool
@@ -239,6 +244,9 @@ func (c *Config) options() []*option {
 		opt("batch", Deciding, "512", integer(&c.Batch, 1, 1<<16), "most `events` of one commit"),
 
 		opt("listen", Serving|Checking, "127.0.0.1:7334", address(&c.Listen), "`address` to serve on"),
+		opt("acme", Serving, "false", boolean(&c.ACME), "`true` or false: speak TLS on --listen, with a certificate for each --domain from a certificate authority (ACME), whose terms you then agree to; the authority must reach them at port 443"),
+		opt("acme-email", Serving, "", text(&c.ACMEEmail, nil), "`address` under which the certificate authority reaches you"),
+		opt("acme-directory", Serving, "https://acme-v02.api.letsencrypt.org/directory", text(&c.ACMEDirectory, required), "`URL` of the directory of the certificate authority"),
 		opt("node", Serving, "", text(&c.Node, nil), "`name` of this server among those that write to one database of PostgreSQL; empty means its host name and port"),
 		opt("plugins-node", Serving, "", text(&c.PluginsNode, nil), "`name` of the node whose folder of plugins is followed where several servers write to one database of PostgreSQL; empty means none: talon plugin changes them"),
 		opt("confirm", Serving, "60s", duration(&c.Confirm, time.Second, 24*time.Hour), "`time` for which a node serves on without a look into the moderation log of a shared database; then it answers 503 to readers"),

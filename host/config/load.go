@@ -99,6 +99,9 @@ func (l *Loader) Load(lookupEnv func(string) (string, bool)) (*Config, error) {
 
 // check looks at what no option can say alone.
 func (c *Config) check() error {
+	if c.ACME && len(c.Domains) == 0 {
+		return errors.New("option acme is true, and option domain is empty: name the domain that the certificate is for")
+	}
 	if c.DefaultLimit > c.MaxLimit {
 		return fmt.Errorf("the value %d of option default-limit is wrong: want at most max-limit, which is %d", c.DefaultLimit, c.MaxLimit)
 	}

@@ -8,6 +8,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -44,6 +45,7 @@ type Daemon struct {
 	log     *slog.Logger
 	every   time.Duration // between two ticks of the throttle
 	conns   *connections
+	tls     *tls.Config // of the relay's own address; nil: it speaks plain HTTP
 
 	proxyWarning sync.Once
 
@@ -58,8 +60,8 @@ type Daemon struct {
 func New(cfg *config.Config, version string, log *slog.Logger) *Daemon {
 	return &Daemon{
 		cfg: cfg, version: version, log: log, every: tickEvery,
-		conns: newConnections(cfg.Connections, cfg.Proxies, log),
-		http:  contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
+		conns: newConnections(cfg.Connections, cfg.Proxies, log), tls: certificates(cfg, &http.Client{Timeout: acmeTime}),
+		http: contain.New(contain.HTTP, log), git: contain.New(contain.Git, log),
 		hunt: contain.New(contain.Hunt, log), sync: contain.New(contain.Sync, log),
 		admin: contain.New(contain.Admin, log), parts: contain.New(contain.Daemon, log),
 	}
@@ -329,7 +331,11 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	front.open(handlers...)
 	p.core.Node.SetState(cluster.Ready)
 	at := front.sockets[0].Addr().String()
-	d.log.Info("serving", "addr", "ws://"+at, "http", "http://"+at, "data", d.cfg.Data, "version", d.version)
+	secure := ""
+	if d.tls != nil {
+		secure = "s"
+	}
+	d.log.Info("serving", "addr", "ws"+secure+"://"+at, "http", "http"+secure+"://"+at, "data", d.cfg.Data, "version", d.version)
 	notifyReady(d.log)
 
 	g.Go(func() error {
@@ -427,7 +433,8 @@ func (d *Daemon) listenAdmin() (net.Listener, error) {
 
 func (d *Daemon) server(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           inTime(d.http.Handler(d.warnOfProxies(h)), answerTime),
+		Handler:           inTime(d.conns.streams(d.http.Handler(d.warnOfProxies(h))), answerTime),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,

@@ -28,12 +28,17 @@ type listeners struct {
 // patience until the listeners open.
 func (d *Daemon) startListeners(sockets []net.Listener, patience time.Duration) *listeners {
 	e := &listeners{sockets: sockets}
-	for _, l := range sockets {
+	for i, l := range sockets {
 		h, ended := &ready{opened: make(chan struct{}), waiting: d.conns.starting, proxies: d.cfg.Proxies, patience: patience}, make(chan error, 1)
 		s := d.server(h)
 		e.handlers, e.servers, e.ended = append(e.handlers, h), append(e.servers, s), append(e.ended, ended)
+		serve := s.Serve
+		if i == 0 && d.tls != nil {
+			s.TLSConfig = d.tls
+			serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+		}
 		go func() {
-			err := s.Serve(d.conns.limit(l))
+			err := serve(d.conns.limit(l))
 			if errors.Is(err, http.ErrServerClosed) {
 				err = nil
 			} else {

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"path/filepath"
 	"runtime"
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/githttp"
@@ -177,7 +177,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Hunt:        searchOf(hunter),
 		Moderation:  core.Moderation,
 		Proxies:     d.cfg.Proxies,
-		Client:      func(r *http.Request) netip.Addr { return d.client(r).Addr },
+		Client:      func(r *http.Request) bound.Holder { return core.Users.Holder(d.client(r).Addr, nil) },
 		Log:         d.log,
 	}, web.Deps{Facts: facts{core.Store}, Git: repositories, Code: reader})
 }

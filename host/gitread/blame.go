@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"talon/host/bound"
 	"talon/host/gitrepo"
 )
 
@@ -34,7 +33,7 @@ type BlameLine struct {
 func (r *Repository) costly() (release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.ctx, costlyWait)
 	defer cancel()
-	if err := r.reader.costly.Acquire(ctx, bound.Holder{Addr: r.by.Addr}); err != nil {
+	if err := r.reader.costly.Acquire(ctx, r.by); err != nil {
 		if r.ctx.Err() == nil {
 			return nil, ErrBusy
 		}

@@ -156,7 +156,7 @@ func (r *Reader) walkLater(repository *Repository, key changeKey, folder []strin
 func (r *Reader) walkNow(repo *gitrepo.Repo, by bound.Holder, key changeKey, folder []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), maxWalking*changeTime)
 	defer cancel()
-	if err := r.costly.Acquire(ctx, bound.Holder{Addr: by.Addr}); err != nil {
+	if err := r.costly.Acquire(ctx, by); err != nil {
 		return err
 	}
 	defer r.costly.Release()
@@ -204,9 +204,16 @@ type walker struct {
 	oldNumber uint32
 	oldFound  Changes
 
-	trees map[string][]Entry // of the folder, by the root tree: the last few
+	ids   recent.Map[string, string] // the tree of the folder, by the root tree; "" for none
+	raw   recent.Map[string, []byte] // trees as git has them
 	steps int
 }
+
+// Sizes of what a walker remembers: side branches take turns with each other.
+const (
+	walkerIDs   = 1000
+	walkerBytes = 6 << 20
+)
 
 const notFound = 1<<32 - 1
 
@@ -224,10 +231,19 @@ func (r *Repository) newWalker(key changeKey, folder []string) (*walker, error) 
 		return nil, fmt.Errorf("%w: no commit %s", ErrNotFound, key.commit)
 	}
 	w := &walker{
-		repo: r, past: past, key: key, folder: folder, queue: &walkQueue{past: past}, at: make(map[uint32][]int32), trees: make(map[string][]Entry), oldNumber: notFound,
+		repo: r, past: past, key: key, folder: folder, queue: &walkQueue{past: past}, at: make(map[uint32][]int32), oldNumber: notFound,
 	}
-	if w.entries, err = w.entriesOf(past.tree(start)); err != nil {
+	w.ids.Size, w.raw.Size = walkerIDs, walkerBytes
+	id, err := w.folderOf(past.tree(start))
+	if err != nil {
 		return nil, err
+	}
+	raw, err := w.tree(id)
+	if err != nil {
+		return nil, err
+	}
+	if w.entries, err = parseTree(raw, len(key.commit)/2); err != nil {
+		return nil, fmt.Errorf("read the folder %.200q of %s: %w", key.folder, key.commit, err)
 	}
 	w.found = make([]uint32, len(w.entries))
 	all := make([]int32, len(w.entries))
@@ -251,24 +267,41 @@ func (r *Repository) newWalker(key changeKey, folder []string) (*walker, error) 
 	return w, nil
 }
 
-// entriesOf returns the entries of the folder below a root tree, none if there is no such folder.
-func (w *walker) entriesOf(root string) ([]Entry, error) {
-	if entries, ok := w.trees[root]; ok {
-		return entries, nil
+// folderOf returns the id of the folder below a root tree, "" if there is no such folder.
+func (w *walker) folderOf(root string) (string, error) {
+	id, aging, ok := w.ids.Get(root)
+	if !ok {
+		id = root
+		for _, name := range w.folder {
+			raw, err := w.tree(id)
+			if err != nil {
+				return "", err
+			}
+			id = subtree(raw, name, len(root)/2)
+		}
 	}
-	entry, err := w.repo.At(root, w.folder)
-	var entries []Entry
-	if err == nil && entry.Mode == ModeTree {
-		entries, err = w.repo.Tree(entry.ID)
+	if !ok || aging {
+		w.ids.Add(root, id, 1)
 	}
-	if err != nil && !isNotFound(err) {
-		return nil, err
+	return id, nil
+}
+
+// tree returns a tree as git has it, nothing for the id "".
+func (w *walker) tree(id string) ([]byte, error) {
+	if id == "" {
+		return nil, nil
 	}
-	if len(w.trees) >= 16 {
-		clear(w.trees)
+	raw, aging, ok := w.raw.Get(id)
+	if !ok {
+		var err error
+		if raw, err = w.repo.object("tree", id, maxTreeBytes); err != nil {
+			return nil, err
+		}
 	}
-	w.trees[root] = entries
-	return entries, nil
+	if !ok || aging {
+		w.raw.Add(id, raw, len(raw))
+	}
+	return raw, nil
 }
 
 // add has chains come to a commit.
@@ -349,62 +382,38 @@ func (w *walker) pass(n, parent uint32, first bool, entries []int32) (left []int
 		}
 	}
 	if len(ask) > 0 {
-		here, there := w.past.tree(n), w.past.tree(parent)
+		here, err := w.folderOf(w.past.tree(n))
+		if err != nil {
+			return nil, err
+		}
+		there, err := w.folderOf(w.past.tree(parent))
+		if err != nil {
+			return nil, err
+		}
 		if here == there {
 			w.add(parent, entries)
 			return nil, nil
 		}
 		w.steps++
-		entriesThere, err := w.entriesOf(there)
+		before, err := w.tree(there)
 		if err != nil {
 			return nil, err
 		}
-		byName := newIndex(entriesThere, len(ask))
+		after, err := w.tree(here)
+		if err != nil {
+			return nil, err
+		}
+		differ := differences(after, before, len(w.key.commit)/2)
 		for _, i := range ask {
-			// The chain has brought the entry unchanged from the start.
-			e := &w.entries[i]
-			if other, ok := byName.get(e.Name); ok && other.ID == e.ID && other.Mode == e.Mode {
-				same = append(same, i)
-			} else {
+			if differ[w.entries[i].Name] {
 				left = append(left, i)
+			} else {
+				same = append(same, i)
 			}
 		}
 	}
 	w.add(parent, same)
 	return left, nil
-}
-
-// entryIndex finds entries by their names.
-type entryIndex struct {
-	entries []Entry
-	byName  map[string]int32 // nil if few names are asked for
-}
-
-func newIndex(entries []Entry, asked int) entryIndex {
-	x := entryIndex{entries: entries}
-	if asked > 8 {
-		x.byName = make(map[string]int32, len(entries))
-		for i := range entries {
-			x.byName[entries[i].Name] = int32(i)
-		}
-	}
-	return x
-}
-
-func (x entryIndex) get(name string) (*Entry, bool) {
-	if x.byName != nil {
-		i, ok := x.byName[name]
-		if !ok {
-			return nil, false
-		}
-		return &x.entries[i], true
-	}
-	for i := range x.entries {
-		if x.entries[i].Name == name {
-			return &x.entries[i], true
-		}
-	}
-	return nil, false
 }
 
 // changes returns what the walker has found.

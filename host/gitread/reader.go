@@ -93,7 +93,7 @@ func Open(o Options) (*Reader, error) {
 	return &Reader{
 		archives: archives, scheduler: o.Scheduler, log: o.Log, panics: o.Panics,
 		costly: bound.NewQueue(bound.Spec{
-			Name: "costly pages that wait: blame, archives, searches and last changes", Unit: "requests", Total: 16,
+			Name: "costly pages that wait: blame, archives, searches and last changes", Unit: "requests", Total: 16, Known: 4,
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, costlySlots),
 		cpu: bound.NewRate(bound.Spec{

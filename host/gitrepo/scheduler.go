@@ -125,7 +125,7 @@ func NewScheduler(o ScheduleOptions) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{options: o, paused: bound.NewPot(bound.Spec{
-		Name: "paused git processes", Unit: "processes", Total: int64(o.Paused),
+		Name: "paused git processes", Unit: "processes", Total: int64(o.Paused), Known: int64(o.Paused) / 4,
 		Yields: "the stalest of the heaviest network ends",
 	}), lists: bound.NewPot(bound.Spec{
 		Name: "lists of objects that refs reach, while git makes them", Unit: "bytes", Total: listBytes,

@@ -61,7 +61,7 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
 	defer cancel()
-	err := queue.Acquire(ctx, bound.Holder{Addr: h.cfg.Client(r)})
+	err := queue.Acquire(ctx, h.cfg.Client(r))
 	if err == nil {
 		if kind == code.KindFile {
 			err = h.sendFile(w, r, at, queue)
@@ -108,8 +108,14 @@ func (h *Handler) codeRequest(ctx context.Context, r *http.Request, at below) (*
 		return nil, gitread.ErrNotFound
 	}
 	name := identifier(at.repo.Identifier)
+	t, err := h.texts(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	o := t.options(1)
 	return &code.Request{
-		HTTP: r, Repo: repo, By: bound.Holder{Addr: h.cfg.Client(r)},
+		Href: o.Href, Mention: o.Mention,
+		HTTP: r, Repo: repo, By: h.cfg.Client(r),
 		Name: orElse(line(a.stored.Name, maxName), name), Identifier: name,
 		Base: at.base, Clone: h.urls(r).git(at.repo.Path()), About: a.stored.Name, Rest: at.rest,
 	}, nil

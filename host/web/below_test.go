@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"talon/host/bound"
 	"talon/host/gitrepo"
 	"talon/internal/testkit"
 )
@@ -80,6 +81,7 @@ func TestTreeAndBlob(t *testing.T) {
 	w := newWorld(t)
 	dir := workTree(t, map[string]string{
 		"README": "hello\n", "src/main.c": "int main(void) { return 0; } /* end */\n", "info/refs": "not git's\n", "empty": "", "binary": "\x00\x01", "page.html": "<script>alert(1)</script>\n",
+		"doc.md": "# A title\n\n[the file](README) <script>alert(1)</script> [bad](javascript:alert(1))\n",
 	})
 	testkit.Git(t, dir, "branch", "topic/one")
 	testkit.Git(t, dir, "tag", "-a", "-m", "v1", "v1")
@@ -111,7 +113,7 @@ func TestTreeAndBlob(t *testing.T) {
 	w.get(base+"/blob/main/empty").status(t, 200).has(t, "The file is empty")
 	w.get(base+"/blob/main/binary").status(t, 200).has(t, "binary file")
 	page := w.get(base+"/blob/main/page.html").status(t, 200)
-	page.has(t, "<script > alert ( 1 ) </script >")
+	page.has(t, "script", "alert( 1 )")
 	page.tame(t)
 	marked := w.get(base+"/blob/main/src/main.c?l=1").status(t, 200)
 	if !strings.Contains(marked.Body.String(), `class="l m" id="L1"`) {
@@ -285,5 +287,29 @@ func TestHiddenRepository(t *testing.T) {
 		if got := w.raw(base + path); got.Code != 404 {
 			t.Errorf("%s without an announcement: %d", path, got.Code)
 		}
+	}
+}
+
+// TestBusyCode answers pages that need git with 503 while git is busy, and others as ever.
+func TestBusyCode(t *testing.T) {
+	w := newWorld(t)
+	dir := workTree(t, map[string]string{"README": "text\n"})
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest"
+	id := testkit.Git(t, dir, "rev-parse", "main")
+	for {
+		task, err := testScheduler.Reserve(t.Context(), gitrepo.ClassPage, bound.Holder{})
+		if err != nil {
+			break
+		}
+		defer task.End()
+	}
+	for _, path := range []string{"/commit/" + id, "/commit/" + id + ".patch", "/blame/main/README", "/grep/main?q=text", "/compare/" + id + "...main", "/log/main/README"} {
+		if got := w.raw(base + path); got.Code != 503 || got.Header().Get("Retry-After") == "" || got.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %d %v", path, got.Code, got.Header())
+		}
+	}
+	for _, path := range []string{"/", base, base + "/tree/main", base + "/blob/main/README", base + "/log/main", base + "/refs"} {
+		w.get(path).status(t, 200)
 	}
 }

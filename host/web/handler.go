@@ -158,7 +158,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
 	defer cancel()
-	err := h.queue.Acquire(ctx, bound.Holder{Addr: h.cfg.Client(r)})
+	err := h.queue.Acquire(ctx, h.cfg.Client(r))
 	if err == nil {
 		defer h.queue.Release()
 		// Others who waited for the same page may have made it.
@@ -403,8 +403,9 @@ type Config struct {
 	// Proxies are the reverse proxies whose X-Forwarded-Proto is believed.
 	Proxies []netip.Prefix
 
-	// Client returns the address of who sent a request. Nil: nobody has one.
-	Client func(*http.Request) netip.Addr
+	// Client returns the holder that shared limits count a request as. Nil: all are strangers
+	// without an address.
+	Client func(*http.Request) bound.Holder
 
 	Log *slog.Logger
 	Now func() time.Time // nil means time.Now
@@ -421,7 +422,7 @@ func (c *Config) setDefaults() {
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.Moderation = cmp.Or(c.Moderation, new(moderation.Log))
 	if c.Client == nil {
-		c.Client = func(*http.Request) netip.Addr { return netip.Addr{} }
+		c.Client = func(*http.Request) bound.Holder { return bound.Holder{} }
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -463,15 +464,15 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 		cache:     newCache(),
 		changes:   newChanges(cfg.Now),
 		queue: bound.NewQueue(bound.Spec{
-			Name: "pages that wait to be made", Unit: "requests", Total: maxWaiting,
+			Name: "pages that wait to be made", Unit: "requests", Total: maxWaiting, Known: bound.KnownPart(maxWaiting),
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, maxBuilds),
 		code: bound.NewQueue(bound.Spec{
-			Name: "pages of code that wait to be made", Unit: "requests", Total: maxCodeWaiting,
+			Name: "pages of code that wait to be made", Unit: "requests", Total: maxCodeWaiting, Known: bound.KnownPart(maxCodeWaiting),
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, max(2, runtime.NumCPU()/2)),
 		middling: bound.NewQueue(bound.Spec{
-			Name: "pages of code that wait for git", Unit: "requests", Total: maxCodeWaiting,
+			Name: "pages of code that wait for git", Unit: "requests", Total: maxCodeWaiting, Known: bound.KnownPart(maxCodeWaiting),
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, max(2, runtime.NumCPU()/2)),
 	}, nil

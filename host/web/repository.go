@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"talon/host"
-	"talon/host/bound"
 	"talon/host/gitread"
 	"talon/host/gitrepo"
 	"talon/host/web/code"
@@ -290,7 +289,7 @@ func (h *Handler) overview(ctx context.Context, r *http.Request, v *repository, 
 // codeOf returns a request for what is in a repository that may be seen.
 func (h *Handler) codeOf(r *http.Request, git *gitrepo.Repo, at *repoURL, name, about string) *code.Request {
 	return &code.Request{
-		HTTP: r, Repo: git, By: bound.Holder{Addr: h.cfg.Client(r)}, Name: name, Identifier: at.Identifier,
+		HTTP: r, Repo: git, By: h.cfg.Client(r), Name: name, Identifier: at.Identifier,
 		Base: at.Base, Clone: at.Clone, About: about,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,14 @@ func released(t *testing.T) (c *copied, tag string) {
 	c.commit("sdk/VERSION", "0.0.1\n")
 	c.refuses("sdk/VERSION is 0.0.1: want "+changelog[4], "scripts/release")
 	c.commit("sdk/VERSION", changelog[4]+"\n")
+	// Without TALON_TEST_SCALE the modules are not compiled, and never for the other architecture.
+	making := "exit 0"
+	if os.Getenv("TALON_TEST_SCALE") != "" {
+		making = "exec scripts/bundle-all \"$1\""
+	}
+	c.run("cp", "-p", "scripts/bundle", "scripts/bundle-all")
+	c.run("git", "add", "scripts/bundle-all")
+	c.commit("scripts/bundle", "#!/bin/sh -e\ntouch host/bundle/modules.pack host/bundle/code_$1.pack\n[ \"$1\" != "+runtime.GOARCH+" ] || "+making+"\n")
 
 	if said := c.run("scripts/release"); !strings.HasSuffix(said, "next: git push origin "+tag+" sdk/"+tag+"\n") {
 		t.Errorf("scripts/release says %q", said)
@@ -83,6 +92,7 @@ func released(t *testing.T) (c *copied, tag string) {
 	if got, want := c.run("git", "rev-parse", tag+"^{commit}", tag+"~"), c.run("git", "rev-parse", "sdk/"+tag+"^{commit}", "HEAD"); got != want {
 		t.Errorf("%s and its parent are %q, want the commit of sdk/%s and the head of the branch, %q", tag, got, tag, want)
 	}
+	c.run("git", "cat-file", "-e", tag+":host/bundle/code_arm64.pack")
 	if goMod := c.run("git", "show", tag+":go.mod"); strings.Contains(goMod, "replace") || !strings.Contains(goMod, home+"/sdk "+tag+"\n") {
 		t.Errorf("go.mod of the release is\n%s", goMod)
 	}
@@ -150,7 +160,7 @@ func (u user) use(t *testing.T, tag string) {
 
 	run(u.dir, nil, "go", "install", home+"/cmd/talon@"+tag)
 	talon := filepath.Join(u.bin, "talon")
-	if said := run(u.dir, nil, talon, "version"); !strings.HasPrefix(said, "talon "+tag+" ") {
+	if said := run(u.dir, nil, talon, "version"); !strings.HasPrefix(said, "talon "+tag+" ") || !strings.Contains(said, "modules inside; their compiled code fits") {
 		t.Errorf("talon version says %q", said)
 	}
 

@@ -104,7 +104,7 @@ func (s *Session) event(id string, e *host.Event, size int) {
 	}
 	r.events++
 	r.received += int64(size)
-	if r.oldest == 0 || e.CreatedAt < r.oldest {
+	if fit != fitsNothing && (r.oldest == 0 || e.CreatedAt < r.oldest) {
 		r.oldest = e.CreatedAt
 	}
 	if r.events > s.limits.PageEvents {

@@ -35,17 +35,20 @@ type blobPage struct {
 	Blame    template.URL
 	Last     *change
 
-	Body    template.HTML // the lines of the file; "" if one of the following is set
-	Image   bool
-	Audio   bool
-	Video   bool
-	LFS     *pointer
-	Link    *symlink
-	Note    string // why there is no content
-	Cut     bool   // lines are longer than the page shows
-	From    int    // the first line that is marked
-	Binary  bool
-	IsBlank bool
+	Body     template.HTML // the lines of the file; "" if one of the following is set
+	Document template.HTML // the file rendered, instead of Body
+	Markdown template.URL  // of the file rendered; "" if it cannot be
+	Source   bool          // the source of such a file is shown
+	Image    bool
+	Audio    bool
+	Video    bool
+	LFS      *pointer
+	Link     *symlink
+	Note     string // why there is no content
+	Cut      bool   // lines are longer than the page shows
+	From     int    // the first line that is marked
+	Binary   bool
+	IsBlank  bool
 }
 
 // pointer is a file that Git LFS keeps elsewhere.
@@ -155,8 +158,15 @@ func (p *Pages) fillBlob(q *Request, v *blobPage, t gitread.Target, root string,
 	from, to := lineRange(q.HTTP.URL.Query().Get("l"), v.Lines)
 	v.From = from
 	lang := languageOf(name, content)
-	v.Language = lang.name
-	v.Body, v.Cut = p.bodies.lines(entry.ID, lang, content, from, to)
+	v.Language = lexerName(lang, name)
+	if v.Source = q.HTTP.URL.Query().Get("source") == "1"; IsMarkdown(name) && size <= maxMarkdown && from == 0 {
+		v.Markdown = template.URL(q.url("blob", t, at...))
+		if !v.Source {
+			v.Document = q.document(q.HTTP.Context(), t, strings.Join(at, "/"), string(content))
+			return nil
+		}
+	}
+	v.Body, v.Cut = p.bodies.lines(entry.ID, name, lang, content, v.Lines, from, to)
 	return nil
 }
 

@@ -15,11 +15,17 @@ const bodyBytes = 16 << 20
 
 // bodies keeps files as pages show them.
 type bodies struct {
+	chroma sync.Mutex // is held while package chroma colours a file: one at a time
+
 	mu   sync.Mutex // guards kept
 	kept recent.Map[bodyKey, body]
 }
 
-type bodyKey struct{ blob, language string }
+// bodyKey names a file as a page shows it. The name decides about the language.
+type bodyKey struct {
+	blob, name string
+	chroma     bool // package chroma has coloured it
+}
 
 // body is the lines of a file as a page shows them.
 type body struct {
@@ -29,25 +35,57 @@ type body struct {
 
 func newBodies() *bodies { return &bodies{kept: recent.Map[bodyKey, body]{Size: bodyBytes}} }
 
-// lines returns the lines of a file, those between from and to marked. It reports whether it has
-// cut one.
-func (b *bodies) lines(blob string, l *language, content []byte, from, to int) (template.HTML, bool) {
-	key := bodyKey{blob, l.name}
+func (b *bodies) get(key bodyKey) (shown body, ok bool) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	shown, aging, ok := b.kept.Get(key)
 	if ok && aging {
 		b.kept.Add(key, shown, len(shown.html))
 	}
-	b.mu.Unlock()
+	return shown, ok
+}
+
+func (b *bodies) put(key bodyKey, shown body) {
+	if len(shown.html) >= bodyBytes/4 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.kept.Add(key, shown, len(shown.html))
+}
+
+// lines returns the lines of a file, those between from and to marked. It reports whether it has
+// cut one.
+func (b *bodies) lines(blob, name string, l *language, content []byte, lines, from, to int) (template.HTML, bool) {
+	key := bodyKey{blob, strings.ToLower(name), fitsChroma(content, lines)}
+	shown, ok := b.get(key)
+	if !ok && key.chroma {
+		if shown, ok = b.colour(name, string(content)); ok {
+			b.put(key, shown)
+		}
+		key.chroma = false
+	}
 	if !ok {
-		shown = makeBody(string(content), l)
-		if len(shown.html) < bodyBytes/4 {
-			b.mu.Lock()
-			b.kept.Add(key, shown, len(shown.html))
-			b.mu.Unlock()
+		if shown, ok = b.get(key); !ok {
+			shown = makeBody(string(content), l)
+			b.put(key, shown)
 		}
 	}
 	return template.HTML(highlight(shown.html, from, to)), shown.cut
+}
+
+// colour has package chroma colour a file. It reports false if it colours another one now.
+func (b *bodies) colour(name, content string) (body, bool) {
+	if !b.chroma.TryLock() {
+		return body{}, false
+	}
+	defer b.chroma.Unlock()
+	content = strings.TrimPrefix(content, "\ufeff")
+	parts, ok := tokenise(name, content)
+	if !ok {
+		return body{}, false
+	}
+	return body{html: string(appendLines(make([]byte, 0, 3*len(content)), content, parts)), cut: hasLongLine(content)}, true
 }
 
 const lineStart = `<span class="l" id="L`
