@@ -295,13 +295,14 @@ var linksC = map[string]string{
 
 // testsLinkC says of which further packages the tests do.
 var testsLinkC = map[string]string{
-	"host/ingest":           "host/store",
-	"host/repos":            "host/store and host/schnorr",
-	"host/orphans":          "host/store",
-	"cmd/internal/gitcheck": "host/store",
-	"host/gitfetch":         "host/store",
-	"host/plugin/state":     "host/store",
-	"host/web":              "host/store",
+	"host/moderation/enforce": "host/store",
+	"host/ingest":             "host/store",
+	"host/repos":              "host/store and host/schnorr",
+	"host/orphans":            "host/store",
+	"cmd/internal/gitcheck":   "host/store",
+	"host/gitfetch":           "host/store",
+	"host/plugin/state":       "host/store",
+	"host/web":                "host/store",
 }
 
 func TestPackagesWithoutC(t *testing.T) {

@@ -88,6 +88,7 @@ type Config struct {
 	MinFree        int64
 	MinFreePercent float64
 	Drain          time.Duration
+	Confirm        time.Duration
 	Standby        bool
 	Store          string   // as it was written; see [Config.Postgres]
 	Plugins        string   // as it was written; see [Config.PluginFolder]
@@ -249,6 +250,7 @@ func (c *Config) options() []*option {
 		opt("acme-directory", Serving, "https://acme-v02.api.letsencrypt.org/directory", text(&c.ACMEDirectory, required), "`URL` of the directory of the certificate authority"),
 		opt("node", Serving, "", text(&c.Node, nil), "`name` of this server among those that write to one database of PostgreSQL; empty means its host name and port"),
 		opt("plugins-node", Serving, "", text(&c.PluginsNode, nil), "`name` of the node whose folder of plugins is followed where several servers write to one database of PostgreSQL; empty means none: talon plugin changes them"),
+		opt("confirm", Serving, "60s", duration(&c.Confirm, time.Second, 24*time.Hour), "`time` for which a node serves on without a look into the moderation log of a shared database; then it answers 503 to readers"),
 		opt("drain", Serving, "0s", duration(&c.Drain, 0, time.Hour), "`time` for which /healthz says draining before the server stops, so that a proxy sends no more clients"),
 		opt("standby", Serving, "false", boolean(&c.Standby), "`true` or false: where another Talon writes to the database of PostgreSQL, wait until it has ended, and take its place"),
 		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
