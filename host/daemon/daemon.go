@@ -189,8 +189,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	}
 	p.backups.full = core.Space.Full
 	p.enforcer = core.newEnforcer(nil)
+	confirmed := newConfirmation(core.Store, d.cfg.Confirm)
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.withManagement(core, d.front(p.git, p.pages, p.registry, p.health)), describe(d.cfg, core.Plugins), p.key.PubKey())
+	rc := d.relayConfig(d.withManagement(core, d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health)), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	rc.Banned = core.banned
 	if d.managed() {
@@ -201,7 +202,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		Ingest: p.counter,
 		Store:  core.Store,
 		Verify: schnorr.Verify,
-		Policy: core.Plugins,
+		Policy: confirmed.policy(core.Plugins),
 		Holder: core.Users.Holder,
 	})
 	if err != nil {
