@@ -233,7 +233,12 @@ func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
 // Takedown lists events that the operator takes out of sight, removes for good, or shows again.
 // Dropped events go because nothing justifies them any more. Their ids are not noted, so that sync
 // may bring them again.
-type Takedown struct{ Hide, Purge, Drop, Show []ID }
+type Takedown struct {
+	Hide, Purge, Drop, Show []ID
+
+	// Forget has sync fetch again what was removed before.
+	Forget bool
+}
 
 // TakedownOutcome is what a takedown did. It is final only when its transaction has been
 // committed.

@@ -53,6 +53,12 @@ type Store interface {
 	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
 	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
 
+	// NotTakenDown returns those of ids that are neither hidden nor removed by the operator.
+	NotTakenDown(ctx context.Context, ids []host.ID) ([]host.ID, error)
+
+	// Refused yields the ids that sync does not fetch again.
+	Refused(ctx context.Context, yield func(semantics.RefusedID)) error
+
 	// Moderation returns the rows of the moderation log after a number.
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
 

@@ -28,6 +28,11 @@ func TakeDown(rows Rows, t *host.Takedown, now int64) (out host.TakedownOutcome,
 	if err := drop(rows, t.Drop, &out); err != nil {
 		return out, err
 	}
+	if t.Forget {
+		if err := rows.ClearRefused(); err != nil {
+			return out, err
+		}
+	}
 	return out, show(rows, t.Show, now, &out)
 }
 
@@ -66,7 +71,7 @@ func purge(rows Rows, ids []host.ID, out *host.TakedownOutcome) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	var refused []semantics.RefusedID
+	refused := make([]semantics.RefusedID, 0, len(ids))
 	hidden, err := rows.HiddenByID(ids)
 	if err != nil {
 		return err

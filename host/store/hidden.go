@@ -222,3 +222,27 @@ func (s *Store) Refused(ctx context.Context, yield func(semantics.RefusedID)) er
 		})
 	})
 }
+
+// NotTakenDown returns those of ids that are neither hidden nor removed by the operator.
+func (s *Store) NotTakenDown(ctx context.Context, ids []host.ID) (rest []host.ID, err error) {
+	const sql = `SELECT 1 WHERE EXISTS (SELECT 1 FROM refused WHERE id = ?1) OR EXISTS (SELECT 1 FROM hidden WHERE id = ?1)`
+	err = s.use(ctx, metrics.Missing, func(r *reader) error {
+		for i := range ids {
+			if i%fetchRows == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			row, err := r.first(sql, ids[i][:])
+			if err != nil {
+				return err
+			}
+			if row == nil {
+				rest = append(rest, ids[i])
+			}
+		}
+		return nil
+	})
+	return rest, err
+}
+
+// ClearRefused has sync fetch again what the operator has removed: see [rows.AddRefused].
+func (r rows) ClearRefused() error { return r.tx.w.conn.exec(`DELETE FROM refused`) }

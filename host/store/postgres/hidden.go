@@ -192,3 +192,29 @@ func (s *Store) Refused(ctx context.Context, yield func(semantics.RefusedID)) er
 		return nil
 	})
 }
+
+// NotTakenDown returns those of ids that are neither hidden nor removed by the operator.
+func (s *Store) NotTakenDown(ctx context.Context, ids []host.ID) (rest []host.ID, err error) {
+	list := make([][]byte, len(ids))
+	for i := range ids {
+		list[i] = ids[i][:]
+	}
+	const sql = `
+		SELECT x.n FROM unnest($1::bytea[]) WITH ORDINALITY x (id, n)
+		WHERE NOT EXISTS (SELECT 1 FROM refused r WHERE r.id = x.id) AND NOT EXISTS (SELECT 1 FROM hidden h WHERE h.id = x.id) ORDER BY x.n`
+	err = s.each(ctx, metrics.Missing, sql, []any{list}, func(rows pgx.Rows) error {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return err
+		}
+		rest = append(rest, ids[n-1])
+		return nil
+	})
+	return rest, err
+}
+
+// ClearRefused has sync fetch again what the operator has removed: see [rows.AddRefused].
+func (r rows) ClearRefused() error {
+	_, err := r.tx.exec(`DELETE FROM refused`)
+	return err
+}

@@ -32,6 +32,9 @@ type HiddenRows interface {
 	// AddRefused notes ids that sync does not fetch again. There is a bound, and the oldest give
 	// way.
 	AddRefused(list []RefusedID) error
+
+	// ClearRefused forgets these ids.
+	ClearRefused() error
 }
 
 // RefusedID is an event that sync does not fetch again, by what negentropy shows of it.

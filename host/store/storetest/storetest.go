@@ -72,6 +72,7 @@ type Store interface {
 
 	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
 	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
+	NotTakenDown(ctx context.Context, ids []host.ID) ([]host.ID, error)
 	Refused(ctx context.Context, yield func(semantics.RefusedID)) error
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
 	Usage(ctx context.Context, keys ...host.UsageKey) ([]host.Usage, error)
