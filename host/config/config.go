@@ -73,6 +73,7 @@ type Config struct {
 	MetricsListen  string
 	Name           string
 	Description    string
+	Software       string
 	Contact        string
 	AuthChallenge  string
 	PubKey         string // hex
@@ -284,6 +285,7 @@ func (c *Config) options() []*option {
 		opt("metrics-listen", Serving, "", address(&c.MetricsListen), "`address` for /metrics and /healthz alone; empty serves them on --listen"),
 		opt("name", Serving, "Talon", text(&c.Name, nil), "the relay's `name` (NIP-11)"),
 		opt("description", Serving, "", text(&c.Description, nil), "what the relay is for, as a `sentence` (NIP-11); empty means what its policies say"),
+		opt("software", Serving, "", text(&c.Software, webURL), "`URL` that identifies the software (NIP-11); empty means the page of this relay, which names it"),
 		opt("contact", Serving, "", text(&c.Contact, nil), "`address` of the operator, such as mailto:me@example.com (NIP-11)"),
 		opt("known", Serving, "", pubkeys(&c.Known), "`keys` with commas between them, npub or hex: of people who have a part of all shared limits that strangers cannot use, beside the operator and the people of repositories that were served for seven days"),
 		opt("operators", Serving, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -57,7 +58,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 			PubKey:      cfg.PubKey,
 			Contact:     cfg.Contact,
 			Icon:        cfg.Icon,
-			Software:    "talon",
+			Software:    cmp.Or(cfg.Software, "https://"+cfg.Service()+"/"),
 			Version:     d.version,
 			// By it a relay finds out that it has connected to itself.
 			Extra: map[string]any{"self": self.String()},

@@ -45,7 +45,7 @@ func newActiveSet(generations []*generation, fallback *generation, ended func(*a
 			continue // it serves another world
 		}
 		about := g.about()
-		if g.file.Mode == sidecar.Enforce && (len(about.Grasps) > 0 || about.Criteria != "" || about.Curation != "" || about.Writes != host.WritesUnsaid) {
+		if g.file.Mode == sidecar.Enforce && about.Says() {
 			l.about = append(l.about, about)
 		}
 		for f := range chains {

@@ -44,6 +44,10 @@ func TestLists(t *testing.T) {
 		{"any value", map[string]any{"deny_tags": []any{"t:nostr", "t"}}, policytest.Event{Tags: bitcoin}, policy.ActionReject, "deny-tag"},
 		{"value with colons", map[string]any{"deny_tags": []any{"a:30023:x:y"}}, policytest.Event{Tags: [][]string{{"a", "30023:x:y"}}}, policy.ActionReject, "deny-tag"},
 		{"tag without a value", map[string]any{"deny_tags": []any{"-"}}, policytest.Event{Tags: [][]string{{"-"}}}, policy.ActionReject, "deny-tag"},
+		{"in a set", map[string]any{"deny_authors": []any{"set:bad", npub}}, policytest.Event{PubKey: policy.PubKey{7}}, policy.ActionReject, "deny-author"},
+		{"in no set", map[string]any{"deny_authors": []any{"set:bad", "set:none"}}, policytest.Event{PubKey: author}, policy.ActionPass, ""},
+		{"only a set", map[string]any{"only_authors": []any{"set:bad"}}, policytest.Event{PubKey: author}, policy.ActionReject, "only-authors"},
+		{"only one of a set", map[string]any{"only_authors": []any{"set:bad"}}, policytest.Event{PubKey: policy.PubKey{7}}, policy.ActionPass, ""},
 		{"no such word", map[string]any{"deny_words": []any{"viagra"}}, policytest.Event{Content: "buy viagr a"}, policy.ActionPass, ""},
 
 		{"only this author", map[string]any{"only_authors": []any{npub}}, policytest.Event{PubKey: author}, policy.ActionPass, ""},
@@ -64,6 +68,7 @@ func TestLists(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			h := policytest.New(t, manifest, new(lists), test.config)
+			h.Sets = map[string][]string{"bad": {policy.PubKey{7}.String()}}
 			v := h.Admit(test.event)
 			if v.Action != test.action || v.Rule != test.rule {
 				t.Errorf("%v by %q, want %v by %q", v.Action, v.Rule, test.action, test.rule)
@@ -83,6 +88,8 @@ func TestWrongValues(t *testing.T) {
 	}{
 		{"deny_authors", []any{"npub1nope"}, `config deny_authors has "npub1nope": want an npub`},
 		{"only_authors", []any{strings.Replace(npub, "zutz", "zuty", 1)}, "checksum"},
+		{"deny_authors", []any{"set:"}, `config deny_authors has "set:": want set:NAME`},
+		{"deny_words", []any{"\u200b"}, "want a word with a character that can be seen"},
 		{"deny_kinds", []any{"65536"}, `config deny_kinds has "65536": want a kind from 0 to 65535`},
 		{"deny_tags", []any{":x"}, `config deny_tags has ":x"`},
 		{"deny_words", []any{"fine", ""}, `config deny_words has ""`},

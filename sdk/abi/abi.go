@@ -217,3 +217,8 @@ const (
 	ExportThrottlePick  = "talon_throttle_pick"  // (len i32) -> i64, reads a PickRequest, answers with a PickAnswer
 	ExportThrottleTick  = "talon_throttle_tick"  // (len i32) -> i64, reads a TickRequest, answers with a TickAnswer
 )
+
+// Says reports whether a policy says anything about the relay.
+func (m *About) Says() bool {
+	return len(m.Grasps) > 0 || m.Criteria != "" || m.Curation != "" || m.Writes != WritesUnsaid || m.Limits != Limitation{}
+}

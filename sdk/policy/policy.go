@@ -109,7 +109,13 @@ type Description struct {
 	Criteria string // which repositories are accepted
 	Curation string // by what rule the operator chooses among them; empty if there is no choice
 	Writes   Writes // whose events are accepted, as far as this policy is asked
+
+	// Limits are figures that the policy enforces. NIP-11 shows the strictest of all policies.
+	Limits Limitation
 }
+
+// Limitation has figures that a policy enforces. 0 is no limit.
+type Limitation = abi.Limitation
 
 // Writes says whether a client must know the rules before it writes here. What the first
 // policy says that says something is true of the relay.

@@ -81,10 +81,15 @@ type Manifest struct {
 	// 1000 last. Absent: DefaultPlace.
 	Place int `json:"place"`
 
-	Capabilities []string  `json:"capabilities"`
-	Config       []Setting `json:"config"`
-	Budgets      Budgets   `json:"budgets"`
-	Vectors      []Vector  `json:"vectors"` // tests of the module by itself
+	Capabilities []string `json:"capabilities"`
+
+	// Sets are the names of the sets that a module with the capability sets.contains reads.
+	// Absent: any name.
+	Sets []string `json:"sets"`
+
+	Config  []Setting `json:"config"`
+	Budgets Budgets   `json:"budgets"`
+	Vectors []Vector  `json:"vectors"` // tests of the module by itself
 }
 
 // DefaultPlace is the place of a module that names none.
@@ -133,8 +138,8 @@ func (m *Manifest) validate() error {
 		return fmt.Errorf("version is longer than 32 bytes")
 	case len(m.Worlds) == 0:
 		return errors.New("worlds is empty")
-	case len(m.Worlds) > maxList, len(m.Capabilities) > maxList:
-		return fmt.Errorf("worlds or capabilities has more than %d entries", maxList)
+	case len(m.Worlds) > maxList, len(m.Capabilities) > maxList, len(m.Sets) > maxList:
+		return fmt.Errorf("worlds, capabilities or sets has more than %d entries", maxList)
 	case len(m.Config) > maxSettings:
 		return fmt.Errorf("config has more than %d settings", maxSettings)
 	case m.Budgets.Fuel < 0, m.Budgets.MemoryBytes < 0, m.Budgets.OutputBytes < 0:
@@ -235,4 +240,18 @@ func isName(s string, limit int) bool {
 		}
 	}
 	return s != "" && len(s) <= limit
+}
+
+// capabilitySets is the capability of modules that read sets.
+const capabilitySets = "sets.contains"
+
+// CheckSet returns an error for the name of a set that the module never reads.
+func (m *Manifest) CheckSet(name string) error {
+	switch {
+	case !slices.Contains(m.Capabilities, capabilitySets):
+		return fmt.Errorf("set %q: the module reads no sets", name)
+	case len(m.Sets) > 0 && !slices.Contains(m.Sets, name):
+		return fmt.Errorf("set %q: the module reads the sets %s", name, strings.Join(m.Sets, ", "))
+	}
+	return nil
 }
