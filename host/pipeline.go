@@ -259,7 +259,7 @@ type Takedown struct {
 // committed.
 type TakedownOutcome struct {
 	Published []Published // hidden events that are shown again
-	Removed   []*Event    // stored events that are not any more
+	Removed   []*Event    // stored events that are not any more, and hidden ones that were purged
 	Held      []HeldChange
 	Purged    int64 // events that were removed for good, hidden ones included
 }

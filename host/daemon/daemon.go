@@ -188,7 +188,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	p.backups.full = core.Space.Full
-	p.enforcer = core.newEnforcer(nil)
+	p.enforcer = core.newEnforcer(p.reconciler.Purged)
 	confirmed := newConfirmation(core.Store, d.cfg.Confirm)
 	p.ticks = d.openTicks(core)
 	front := &authGit{
