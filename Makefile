@@ -20,7 +20,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm bundle build run test race race-all lint check check-quick e2e devnet cluster lab scale pages seeds guides fuzz nightly attack bench bench-set clean
+.PHONY: help tools wasm bundle build run test race race-all lint check check-quick e2e devnet cluster lab scale pages seeds guides fuzz nightly attack bench bench-set packages test-packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,5 +118,12 @@ bench: build ## the benchmarks, the whole server included
 bench-set: build ## the benchmarks that two revisions are compared by, in a form for benchstat
 	@scripts/bench-set
 
+packages: tools ## what a release ships, in dist: .deb, static tarballs, images, bills of materials, checksums, minutes
+	@scripts/packages
+
+test-packages: ## install, upgrade, remove and purge the .deb in a chroot of debootstrap, and check the unit, as root
+	@scripts/test-package $$(ls dist/talon_*_$$(dpkg --print-architecture).deb)
+	@systemd-analyze security --offline=yes --threshold=20 packaging/talon.service | tail -1
+
 clean: ## remove what was built; data stays
-	rm -rf bin build/wasm host/bundle/*.pack
+	rm -rf bin build dist host/bundle/*.pack

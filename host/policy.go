@@ -154,6 +154,40 @@ type Description struct {
 	Criteria string   // which repositories are accepted here, on one line; empty if it says nothing
 	Curation string   // by what rule the operator chooses among them, on one line; empty if there is no choice
 	Writes   Writes   // whose events are accepted, as far as the plugin is asked
+	Limits   Limitation
+}
+
+// Limitation has figures that a plugin enforces, by their names in NIP-11. 0 is no limit.
+type Limitation struct {
+	MaxContentLength    int64 // bytes
+	MaxEventTags        int64
+	CreatedAtLowerLimit int64 // seconds in the past
+	CreatedAtUpperLimit int64 // seconds in the future
+	MinPowDifficulty    int64 // bits
+	AuthRequired        bool  // nothing can be read without authentication
+}
+
+// Stricter returns the stricter of each figure of two plugins.
+func (l Limitation) Stricter(m Limitation) Limitation {
+	lower := func(a, b int64) int64 {
+		if a == 0 || b != 0 && b < a {
+			return b
+		}
+		return a
+	}
+	return Limitation{
+		MaxContentLength:    lower(l.MaxContentLength, m.MaxContentLength),
+		MaxEventTags:        lower(l.MaxEventTags, m.MaxEventTags),
+		CreatedAtLowerLimit: lower(l.CreatedAtLowerLimit, m.CreatedAtLowerLimit),
+		CreatedAtUpperLimit: lower(l.CreatedAtUpperLimit, m.CreatedAtUpperLimit),
+		MinPowDifficulty:    max(l.MinPowDifficulty, m.MinPowDifficulty),
+		AuthRequired:        l.AuthRequired || m.AuthRequired,
+	}
+}
+
+// Says reports whether the plugin says anything.
+func (d *Description) Says() bool {
+	return len(d.Grasps) > 0 || d.Criteria != "" || d.Curation != "" || d.Writes != WritesUnsaid || d.Limits != Limitation{}
 }
 
 // GRASP01 is what a policy says that makes repositories for announcements.

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 	"talon/host"
 	"talon/host/config"
 	"talon/host/daemon"
+	"talon/host/ingest"
+	"talon/host/store/semantics"
 	"talon/host/wire"
 )
 
@@ -115,7 +118,7 @@ type copier struct {
 }
 
 func (c *copier) run(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{c.events, c.purgatory, c.refs, c.plugins, c.relays} {
+	for _, step := range []func(context.Context) error{c.events, c.purgatory, c.moderation, c.refs, c.plugins, c.relays} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -125,7 +128,15 @@ func (c *copier) run(ctx context.Context) error {
 
 // events copies them oldest first, as they were stored: tombstones follow from deletions.
 func (c *copier) events(ctx context.Context) error {
-	all, err := c.from.Count(ctx, []host.Filter{{Limit: -1}}, 0)
+	all, err := c.from.Count(ctx, []host.Filter{{Limit: -1, Reader: host.Everything}}, 0)
+	if err != nil {
+		return err
+	}
+	withheld := make(map[host.ID]*host.Audience)
+	err = c.from.Withheld(ctx, func(id host.ID, a *host.Audience) error {
+		withheld[id] = a
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -150,7 +161,7 @@ func (c *copier) events(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("an event cannot be read: %w: run `talon check`", err)
 		}
-		if part = append(part, e); len(part) < copyEvents {
+		if part = append(part, e.For(withheld[e.ID])); len(part) < copyEvents {
 			return nil
 		}
 		return flush()
@@ -196,6 +207,7 @@ func (c *copier) purgatory(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("an event in purgatory cannot be read: %w: run `talon check`", err)
 		}
+		e.Audience = h.Audience
 		tx, err := c.to.Begin()
 		if err != nil {
 			return err
@@ -207,6 +219,76 @@ func (c *copier) purgatory(ctx context.Context) error {
 		}
 		return tx.Commit()
 	})
+}
+
+// moderation copies the moderation log, what it has hidden, and the ids of what it has removed.
+func (c *copier) moderation(ctx context.Context) error {
+	rows, err := c.from.Moderation(ctx, 0)
+	if err != nil {
+		return err
+	}
+	err = c.commit(func(tx ingest.Tx) error {
+		_, err := tx.AddModeration(rows, time.Now().Unix())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for last := int64(0); ; {
+		list, err := c.from.HiddenAfter(ctx, last, copyEvents)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			break
+		}
+		last = list[len(list)-1].Seq
+		err = c.commit(func(tx ingest.Tx) error {
+			var down host.Takedown
+			for _, h := range list {
+				e, err := wire.ParseEvent(h.JSON)
+				if err != nil {
+					return fmt.Errorf("a hidden event cannot be read: %w: run `talon check`", err)
+				}
+				if _, err := tx.Put(e, 0); err != nil {
+					return err
+				}
+				down.Hide = append(down.Hide, e.ID)
+			}
+			_, err := tx.TakeDown(down, 0)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	var gone []host.ID
+	if err := c.from.Refused(ctx, func(one semantics.RefusedID) { gone = append(gone, one.ID) }); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(gone, copyEvents) {
+		err := c.commit(func(tx ingest.Tx) error {
+			_, err := tx.TakeDown(host.Takedown{Purge: part}, 0)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit makes one transaction of what change does.
+func (c *copier) commit(change func(tx ingest.Tx) error) error {
+	tx, err := c.to.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := change(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 func (c *copier) refs(ctx context.Context) error {

@@ -62,6 +62,9 @@ func TestManagement(t *testing.T) {
 	if a := c.publish(t, first); !a.ok {
 		t.Fatal(a)
 	}
+	if out, err := talon(t, nil, "usage", "--by", "address", "--data", s.data); err != nil || !strings.Contains(out, "127.0.0.1") {
+		t.Errorf("usage by address: %q, %v", out, err)
+	}
 	ok(call("moderator", "banpubkey", pubkey("mallory"), "spam"))
 	second := signAs(t, "mallory", nostr.Event{Kind: 1, CreatedAt: nostr.Now(), Content: "more spam"})
 	if a := c.publish(t, second); a.ok || a.reason != "blocked: banned by the operator: spam" {

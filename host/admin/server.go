@@ -112,7 +112,8 @@ type API struct {
 
 	Moderator Moderator
 
-	Reload func() ([]config.Change, error) // reads the configuration again
+	Addresses func(limit int) []AddressUsage  // from which most bytes of events were accepted today
+	Reload    func() ([]config.Change, error) // reads the configuration again
 
 	Panics *contain.Guard // around each request; may be nil
 }
@@ -168,6 +169,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("GET "+pathRecord, h.record)
 	mux.HandleFunc("POST "+pathBackup, h.backup)
 	mux.HandleFunc("POST "+pathModerate, h.moderate)
+	mux.HandleFunc("GET "+pathAddresses, answerBy(h.addresses))
 	mux.HandleFunc("POST "+pathReload, answerBy(h.reload))
 	for _, r := range h.ofRoles() {
 		mux.HandleFunc(r.pattern, h.whereRole(r))

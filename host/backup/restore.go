@@ -25,6 +25,9 @@ const (
 	PRsFolder     = "git-prs"
 	KeyFile       = "relay.key"
 	PluginsFolder = "plugins"
+
+	// ModerationFile is the copy of the moderation log outside the database.
+	ModerationFile = "moderation.jsonl"
 )
 
 // restoringDir is where a restore writes until all is there.
@@ -119,7 +122,7 @@ func (r *restore) parts() (list []string) {
 func (r *restore) refuseData() error {
 	parts := append(r.parts(), DatabaseFile, DatabaseFile+"-wal")
 	for _, part := range parts {
-		if part == PluginsFolder {
+		if part == PluginsFolder || part == ModerationFile {
 			continue
 		}
 		path := filepath.Join(r.top(part), part)
@@ -208,11 +211,44 @@ func (r *restore) appear() error {
 			}
 			continue
 		}
-		if err := os.Rename(from, filepath.Join(r.top(part), part)); err != nil {
+		to := filepath.Join(r.top(part), part)
+		if part == ModerationFile {
+			if err := addLines(from, to); err != nil {
+				return err
+			}
+		}
+		if err := os.Rename(from, to); err != nil {
 			return err
 		}
 	}
 	return syncDisk(r.to.Data)
+}
+
+// addLines adds to a file the lines of another that it lacks. The log of takedowns that is there may
+// be newer than the backup.
+func addLines(file, other string) error {
+	more, err := os.ReadFile(other)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	text, failed := os.ReadFile(file)
+	if err = errors.Join(err, failed); err != nil {
+		return err
+	}
+	have := make(map[string]bool)
+	for line := range strings.Lines(string(text)) {
+		have[strings.TrimSuffix(line, "\n")] = true
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n')
+	}
+	for line := range strings.Lines(string(more)) {
+		if line = strings.TrimSuffix(line, "\n"); !have[line] {
+			have[line] = true
+			text = append(append(text, line...), '\n')
+		}
+	}
+	return os.WriteFile(file, text, 0o600)
 }
 
 // plugins adds to the folder of plugins what it lacks. A file that differs stays as it is, and

@@ -49,6 +49,7 @@ type Hold struct {
 
 // NewPot returns a pot. A Spec that makes no sense is a mistake of the program.
 func NewPot(spec Spec) *Pot {
+	spec = spec.scaled()
 	if spec.Network == 0 {
 		spec.Network = Share(spec.Total)
 	}

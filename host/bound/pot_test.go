@@ -353,3 +353,20 @@ func TestPotAnonymous(t *testing.T) {
 		}
 	}
 }
+
+// TestDivisor has bounds divided, as a small attack needs: shares follow, and little is left as it is.
+func TestDivisor(t *testing.T) {
+	defer func(before string) { divisor = before }(divisor)
+	divisor = "50"
+	for _, tt := range []struct{ total, known, network, wantTotal, wantKnown, wantNetwork int64 }{
+		{10_000, 1250, 0, 200, 25, 25},
+		{256, 32, 0, 16, 0, 2},
+		{8, 0, 0, 8, 0, 1},
+		{20_000, 5000, 2500, 400, 100, 50},
+	} {
+		got := NewPot(Spec{Name: "test", Unit: "holds", Total: tt.total, Known: tt.known, Network: tt.network, Yields: "nobody"}).Spec()
+		if got.Total != tt.wantTotal || got.Known != tt.wantKnown || got.Network != tt.wantNetwork {
+			t.Errorf("%+v becomes %+v", tt, got)
+		}
+	}
+}

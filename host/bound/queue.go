@@ -58,6 +58,7 @@ type place struct {
 // Spec.Known how many of known people wait in lines of their own, and Spec.Network how many of
 // one neighbourhood.
 func NewQueue(spec Spec, slots int) *Queue {
+	spec = spec.scaled()
 	if spec.Network == 0 {
 		spec.Network = Share(spec.Total)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 
 	"talon/host"
 )
@@ -34,6 +35,30 @@ func KnownPart(total int64) int64 {
 
 // Share returns the part of a total that one network may hold: an eighth, and at least one.
 func Share(total int64) int64 { return max(1, total/eighth) }
+
+// divisor divides the total of each Pot and Queue. It is 1, unless the linker sets it: a test that
+// attacks with a fiftieth of the strangers fills a fiftieth of the places.
+var divisor = "1"
+
+// minScaled is the least that division leaves of a total: two for each network.
+const minScaled = 2 * eighth
+
+// scaled returns a row divided by the divisor.
+func (s Spec) scaled() Spec {
+	n, err := strconv.ParseInt(divisor, 10, 64)
+	if err != nil || n < 1 {
+		panic(fmt.Sprintf("the divisor of bounds is %q, want a positive number", divisor))
+	}
+	if n == 1 {
+		return s
+	}
+	s.Total = max(s.Total/n, min(s.Total, minScaled))
+	s.Known = min(s.Known/n, s.Total)
+	if s.Network != 0 {
+		s.Network = min(s.Network, max(s.Network/n, Share(s.Total)))
+	}
+	return s
+}
 
 func (s *Spec) check() error {
 	if s.Name == "" || s.Unit == "" || s.Yields == "" {

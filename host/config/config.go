@@ -73,6 +73,7 @@ type Config struct {
 	MetricsListen  string
 	Name           string
 	Description    string
+	Software       string
 	Contact        string
 	AuthChallenge  string
 	PubKey         string // hex
@@ -87,6 +88,7 @@ type Config struct {
 	MinFree        int64
 	MinFreePercent float64
 	Drain          time.Duration
+	Confirm        time.Duration
 	Standby        bool
 	Store          string   // as it was written; see [Config.Postgres]
 	Plugins        string   // as it was written; see [Config.PluginFolder]
@@ -248,6 +250,7 @@ func (c *Config) options() []*option {
 		opt("acme-directory", Serving, "https://acme-v02.api.letsencrypt.org/directory", text(&c.ACMEDirectory, required), "`URL` of the directory of the certificate authority"),
 		opt("node", Serving, "", text(&c.Node, nil), "`name` of this server among those that write to one database of PostgreSQL; empty means its host name and port"),
 		opt("plugins-node", Serving, "", text(&c.PluginsNode, nil), "`name` of the node whose folder of plugins is followed where several servers write to one database of PostgreSQL; empty means none: talon plugin changes them"),
+		opt("confirm", Serving, "60s", duration(&c.Confirm, time.Second, 24*time.Hour), "`time` for which a node serves on without a look into the moderation log of a shared database; then it answers 503 to readers"),
 		opt("drain", Serving, "0s", duration(&c.Drain, 0, time.Hour), "`time` for which /healthz says draining before the server stops, so that a proxy sends no more clients"),
 		opt("standby", Serving, "false", boolean(&c.Standby), "`true` or false: where another Talon writes to the database of PostgreSQL, wait until it has ended, and take its place"),
 		opt("trust-proxy", Serving, "", prefixes(&c.Proxies), "`networks` of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, such as 127.0.0.1/32"),
@@ -282,6 +285,7 @@ func (c *Config) options() []*option {
 		opt("metrics-listen", Serving, "", address(&c.MetricsListen), "`address` for /metrics and /healthz alone; empty serves them on --listen"),
 		opt("name", Serving, "Talon", text(&c.Name, nil), "the relay's `name` (NIP-11)"),
 		opt("description", Serving, "", text(&c.Description, nil), "what the relay is for, as a `sentence` (NIP-11); empty means what its policies say"),
+		opt("software", Serving, "", text(&c.Software, webURL), "`URL` that identifies the software (NIP-11); empty means the page of this relay, which names it"),
 		opt("contact", Serving, "", text(&c.Contact, nil), "`address` of the operator, such as mailto:me@example.com (NIP-11)"),
 		opt("known", Serving, "", pubkeys(&c.Known), "`keys` with commas between them, npub or hex: of people who have a part of all shared limits that strangers cannot use, beside the operator and the people of repositories that were served for seven days"),
 		opt("operators", Serving, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),

@@ -110,6 +110,14 @@ func list[T any](p *[]T, kind string, parse func(before []T, item string) (T, er
 	}
 }
 
+// webURL reports an error unless a text is empty, or the URL of a page.
+func webURL(s string) error {
+	if u, err := url.Parse(s); s != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+		return errors.New("a URL that begins with https:// or http://")
+	}
+	return nil
+}
+
 func itself(s string) string { return s }
 
 // relays is a list of relay URLs.

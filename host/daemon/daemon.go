@@ -27,6 +27,7 @@ import (
 	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/contain"
+	"talon/host/counter"
 	"talon/host/githttp"
 	"talon/host/ingest/retry"
 	"talon/host/moderation/enforce"
@@ -140,7 +141,8 @@ func (d *Daemon) open(ctx context.Context, core *Core, listeners []net.Listener)
 type parts struct {
 	core       *Core
 	conns      *connections
-	ingest     *retry.Queue // the way into the pipeline
+	ingest     *retry.Queue
+	counter    *counter.Counter // the way into the pipeline
 	registry   *registry
 	key        *relaysync.Key
 	reconciler *repos.Reconciler
@@ -186,20 +188,28 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	p.backups.full = core.Space.Full
-	p.enforcer = core.newEnforcer(nil)
+	p.enforcer = core.newEnforcer(p.reconciler.Purged)
+	confirmed := newConfirmation(core.Store, d.cfg.Confirm)
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.withManagement(core, d.front(p.git, p.pages, p.registry, p.health)), describe(d.cfg, core.Plugins), p.key.PubKey())
+	front := &authGit{
+		next: d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health), service: d.cfg.Service(),
+		verify: schnorr.Verify, reader: core.Plugins.Reader, now: time.Now,
+	}
+	rc := d.relayConfig(d.withManagement(core, front), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	rc.Banned = core.banned
 	if d.managed() {
 		rc.Info.NIPs = []int{managementNIP}
 	}
+	p.counter = counter.New(p.ingest, d.log, time.Now)
 	p.relay, err = relay.New(rc, relay.Deps{
-		Ingest: p.ingest,
+		Ingest: p.counter,
 		Store:  core.Store,
 		Verify: schnorr.Verify,
-		Policy: core.Plugins,
+		Policy: confirmed.policy(core.Plugins),
 		Holder: core.Users.Holder,
+
+		Audiences: core.Plugins,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the relay: %w", err)
@@ -298,7 +308,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring(p.core.Users.Run)
 	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer}, Reload: d.Reload, Panics: d.admin}
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer}, Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)
@@ -313,6 +323,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	}
 	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	run(func() error { return runScavenger(failed) })
+	run(func() error { return p.counter.Run(failed) })
 	run(func() error { return p.core.Space.Run(failed) })
 	run(func() error { return runWatchdog(failed, d.log) })
 	d.reload.watchSpace(p.core.Space)

@@ -70,7 +70,7 @@ func (e *listeners) close() {
 
 // front serves what is neither a websocket nor NIP-11 on the relay's own address: git, health,
 // metrics for this machine, and pages.
-func (d *Daemon) front(git *githttp.Handler, pages http.Handler, shown *registry, now func() condition) http.Handler {
+func (d *Daemon) front(git, pages http.Handler, shown *registry, now func() condition) http.Handler {
 	operators := http.NewServeMux()
 	operators.Handle("GET /metrics", hereOnly(shown.Handler()))
 	operators.HandleFunc("GET /healthz", d.healthz(now))

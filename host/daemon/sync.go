@@ -116,7 +116,7 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Strategy: strategy,
 		Ingest:   pipeline,
 		Facts:    facts{core.Store},
-		Local:    core.Store,
+		Local:    wantedHere{core.Store},
 		Health:   relays,
 		Memory:   knownRelays{core.Store, knownSync},
 		Holdings: holdings{core.Store},
@@ -305,4 +305,16 @@ func addresses(listeners []net.Listener) []netip.AddrPort {
 		}
 	}
 	return list
+}
+
+// wantedHere is the store as sync compares it with relays: what the operator has taken down is not
+// missing.
+type wantedHere struct{ Store }
+
+func (s wantedHere) Missing(ctx context.Context, ids []host.ID) ([]host.ID, error) {
+	missing, err := s.Store.Missing(ctx, ids)
+	if err != nil || len(missing) == 0 {
+		return missing, err
+	}
+	return s.NotTakenDown(ctx, missing)
 }

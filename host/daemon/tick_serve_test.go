@@ -80,8 +80,13 @@ func (s serving) Write(line []byte) (int, error) {
 // serve runs what talon serve runs, with ticks that come often, and returns where.
 func serve(t *testing.T, plugins string) string {
 	t.Helper()
+	return serveConfig(t, defaults(t, plugins))
+}
+
+func serveConfig(t *testing.T, cfg *config.Config) string {
+	t.Helper()
 	at := make(serving, 1)
-	d := New(defaults(t, plugins), "test", slog.New(slog.NewJSONHandler(at, nil)))
+	d := New(cfg, "test", slog.New(slog.NewJSONHandler(at, nil)))
 	d.every = 20 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -132,6 +137,9 @@ type client struct {
 	t   *testing.T
 	net net.Conn
 	in  io.Reader
+
+	challenge string // of NIP-42, once it has come
+	events    int    // that have come
 }
 
 func dial(t *testing.T, addr string) *client {
@@ -166,6 +174,12 @@ func (c *client) ask(message, kind string) []any {
 		var answer []any
 		if err := json.Unmarshal(text, &answer); err != nil {
 			c.t.Fatalf("%s: %v", text, err)
+		}
+		switch answer[0] {
+		case "AUTH":
+			c.challenge = answer[1].(string)
+		case "EVENT":
+			c.events++
 		}
 		if answer[0] == kind {
 			return answer

@@ -190,7 +190,6 @@ type walker struct {
 	key    changeKey
 	folder []string
 
-	names   []string
 	entries []Entry
 	keys    []pathKey // of the filters; made when first asked for
 	within  []pathKey // of the folder and those above
@@ -198,7 +197,6 @@ type walker struct {
 	at      map[uint32][]int32 // the entries whose chains have come to a commit
 	found   []uint32           // the last changes, by entry
 	early   Changes            // what is known from an earlier walk, by entries that are left to it
-	earlyBy []int32            // these entries
 
 	old       changeKey // of the earlier walk
 	oldNumber uint32

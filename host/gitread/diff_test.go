@@ -29,7 +29,6 @@ func TestDiffs(t *testing.T) {
 			from = c.Parents[0]
 		}
 		want := testkit.Git(t, dir, "diff-tree", "-r", "-M", "--numstat", "--no-commit-id", from, id)
-		var got []string
 		for _, f := range d.Files {
 			name := strings.Trim(quote(f.Name()), `"`)
 			if f.Status == 'R' {
@@ -42,7 +41,6 @@ func TestDiffs(t *testing.T) {
 			if !strings.Contains(want+"\n", row+"\n") {
 				t.Errorf("%s: %q is not in %q", id, row, want)
 			}
-			got = append(got, row)
 			added, removed := 0, 0
 			for _, h := range f.Hunks {
 				for _, l := range h.Lines {

@@ -167,6 +167,4 @@ func (r *Repository) openObjects() (err error) {
 	return err
 }
 
-func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
-
 func isIndexing(err error) bool { return errors.Is(err, ErrIndexing) }

@@ -101,6 +101,11 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 			return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
 		}
 	}
+	for i := range file.Sets {
+		if err := g.module.Manifest().CheckSet(file.Sets[i].Name); err != nil {
+			return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
+		}
+	}
 	g.position = g.module.Manifest().Place
 	if file.Place != nil {
 		g.position = *file.Place

@@ -12,11 +12,20 @@ import (
 )
 
 // Describe returns what the plugins that decide say about the relay, in their
-// order. It changes with the plugins.
+// order. It changes with the plugins. A plugin that says that every valid event is accepted
+// speaks only of events that reach it: behind one that restricts writing it says nothing.
 func (r *Registry) Describe() []host.Description {
 	l := r.acquireSet()
 	defer l.release()
-	return slices.Clone(l.about)
+	about := slices.Clone(l.about)
+	restricted := false
+	for i := range about {
+		restricted = restricted || about[i].Writes == host.WritesRestricted
+		if restricted && about[i].Writes == host.WritesOpen {
+			about[i].Writes, about[i].Criteria = host.WritesUnsaid, ""
+		}
+	}
+	return about
 }
 
 // List returns all plugins by name.

@@ -87,6 +87,7 @@ func TestQuarantine(t *testing.T) {
 		{"an unknown mode", "open.toml", `mode = "loud"`, "loud"},
 		{"an unknown setting", "open.toml", "[config]\nx = 1", "config x = 1"},
 		{"a missing set", "open.toml", "[sets.friends]\nfile = \"friends.txt\"", "friends"},
+		{"a set that it does not read", "open.toml", "[sets.friends]\nlist = \"30000:" + strings.Repeat("ab", 32) + ":x\"", "the module reads no sets"},
 		{"too much fuel", "open.toml", "[budgets]\nfuel = 1_000_000_000_000", "fuel"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -28,6 +28,11 @@ func TakeDown(rows Rows, t *host.Takedown, now int64) (out host.TakedownOutcome,
 	if err := drop(rows, t.Drop, &out); err != nil {
 		return out, err
 	}
+	if t.Forget {
+		if err := rows.ClearRefused(); err != nil {
+			return out, err
+		}
+	}
 	return out, show(rows, t.Show, now, &out)
 }
 
@@ -66,13 +71,17 @@ func purge(rows Rows, ids []host.ID, out *host.TakedownOutcome) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	var refused []semantics.RefusedID
+	refused := make([]semantics.RefusedID, 0, len(ids))
 	hidden, err := rows.HiddenByID(ids)
 	if err != nil {
 		return err
 	}
 	for _, h := range hidden {
 		refused = append(refused, semantics.RefusedID{ID: h.ID, CreatedAt: h.CreatedAt})
+		// It counted for the refs of repositories until now.
+		if e := (&Row{JSON: h.JSON}).Event(); e != nil {
+			out.Removed = append(out.Removed, e)
+		}
 	}
 	if err := rows.RemoveHidden(hidden); err != nil {
 		return err
@@ -104,7 +113,7 @@ func show(rows Rows, ids []host.ID, now int64, out *host.TakedownOutcome) error 
 		if err := rows.RemoveHidden([]semantics.Hidden{h}); err != nil {
 			return err
 		}
-		e := (&Row{JSON: h.JSON}).Event()
+		e := (&Row{JSON: h.JSON, Audience: h.Audience}).Event()
 		if e == nil {
 			continue
 		}

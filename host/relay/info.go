@@ -60,12 +60,23 @@ func said(about []host.Description, of func(*host.Description) string) string {
 // first part of a policy says of it that says something. Where none does, whoever has
 // criteria has rules.
 func restricted(about []host.Description) bool {
+	if l := limits(about); l.MinPowDifficulty > 0 {
+		return true
+	}
 	for i := range about {
 		if about[i].Writes != host.WritesUnsaid {
 			return about[i].Writes == host.WritesRestricted
 		}
 	}
 	return said(about, func(d *host.Description) string { return d.Criteria }) != ""
+}
+
+// limits returns the strictest figures of all parts of a policy.
+func limits(about []host.Description) (l host.Limitation) {
+	for i := range about {
+		l = l.Stricter(about[i].Limits)
+	}
+	return l
 }
 
 // summary describes a relay whose operator does not: by what the policy says, without line
@@ -92,7 +103,7 @@ func summary(about []host.Description) string {
 // document builds the information document, with what the policy says of itself
 // (GRASP-01).
 func (c *Config) document(about []host.Description) ([]byte, error) {
-	l := &c.Limits
+	l, own := &c.Limits, limits(about)
 	criteria := said(about, func(d *host.Description) string { return d.Criteria })
 	limitation := map[string]any{
 		"max_message_length": l.MessageBytes,
@@ -101,8 +112,8 @@ func (c *Config) document(about []host.Description) ([]byte, error) {
 		"max_limit":          l.MaxLimit,
 		"default_limit":      l.DefaultLimit,
 		"max_subid_length":   l.Wire.SubID,
-		"min_pow_difficulty": 0,
-		"auth_required":      false,
+		"min_pow_difficulty": own.MinPowDifficulty,
+		"auth_required":      own.AuthRequired,
 		"payment_required":   false,
 		"restricted_writes":  restricted(about),
 
@@ -130,6 +141,14 @@ func (c *Config) document(about []host.Description) ([]byte, error) {
 		"max_query_seconds":             l.QueryTime.Seconds(),
 		"max_message_seconds":           l.MessageTime.Seconds(),
 		"ping_after_seconds_of_idling":  l.PingInterval.Seconds(),
+	}
+	for name, n := range map[string]int64{
+		"max_content_length": own.MaxContentLength, "max_event_tags": own.MaxEventTags,
+		"created_at_lower_limit": own.CreatedAtLowerLimit, "created_at_upper_limit": own.CreatedAtUpperLimit,
+	} {
+		if n > 0 {
+			limitation[name] = n
+		}
 	}
 	maps.Copy(limitation, c.Info.Limitation)
 	doc := map[string]any{

@@ -3,8 +3,10 @@ package web
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"talon/host/bound"
 	"talon/host/gitread"
@@ -168,13 +170,27 @@ func (h *Handler) sendFile(w http.ResponseWriter, r *http.Request, at below, que
 	if r.Method == http.MethodHead || file.Status != http.StatusOK {
 		return nil
 	}
-	if err := file.WriteBody(w); err != nil {
+	if err := file.WriteBody(patientWriter{w, http.NewResponseController(w)}); err != nil {
 		h.cfg.Log.Debug("send a file", "path", r.URL.Path, "err", err)
 		if file.Body == nil {
 			panic(http.ErrAbortHandler) // the client must not take a part for the whole
 		}
 	}
 	return nil
+}
+
+// stallTime bounds how long a client may take no byte of a file. A large file takes longer in all.
+const stallTime = time.Minute
+
+// patientWriter writes to a client that has stallTime for each piece.
+type patientWriter struct {
+	to         io.Writer
+	controller *http.ResponseController
+}
+
+func (w patientWriter) Write(p []byte) (int, error) {
+	_ = w.controller.SetWriteDeadline(time.Now().Add(stallTime)) // a writer of a test has none
+	return w.to.Write(p)
 }
 
 var (

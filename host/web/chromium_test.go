@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/gitread"
 	"talon/internal/race"
 	"talon/internal/testkit"
 	"talon/sdk/grasp"
@@ -34,9 +35,7 @@ func TestChromium(t *testing.T) {
 	server, paths := pagesForBrowsers(t)
 	if os.Getenv("TALON_TEST_SCALE") != "1" {
 		// One of each kind that a change often touches: the others take half a minute.
-		paths = slices.DeleteFunc(paths, func(path string) bool {
-			return strings.Contains(path, "search") || strings.Contains(path, "/tree/") || strings.Contains(path, "/blob/") || strings.Contains(path, "?state") || strings.Contains(path, "/patches") || strings.Contains(path, "nest.git") || strings.HasSuffix(path, npub("stranger"))
-		})
+		paths = slices.DeleteFunc(paths, func(path string) bool { return !slices.Contains(often, kindOf(path)) })
 	}
 	list, _ := json.Marshal(paths)
 	node := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=spec", "pages.mjs")
@@ -50,9 +49,32 @@ func TestChromium(t *testing.T) {
 	t.Logf("%d pages\n%s", len(paths), out)
 }
 
+// often are the kinds of pages that the short run opens.
+var often = []string{"", "repository", "issues", "pulls"}
+
+// kindOf returns what a path is the page of.
+func kindOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch {
+	case len(parts) == 2 && !strings.HasSuffix(path, ".git"):
+		return "repository"
+	case len(parts) > 2:
+		kind, query, _ := strings.Cut(parts[2], "?")
+		return kind + query
+	}
+	return parts[0]
+}
+
 // pagesForBrowsers serves a repository with everything that pages can show, hostile texts included.
 func pagesForBrowsers(t *testing.T) (url string, paths []string) {
 	w := newWorld(t)
+	reader, err := gitread.Open(gitread.Options{Scheduler: testScheduler, Archives: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Handler, err = New(w.Handler.cfg, Deps{Facts: w, Git: w, Code: reader}); err != nil {
+		t.Fatal(err)
+	}
 	dir := workTree(t, map[string]string{
 		"README.md": "# The nest\n\nA [page](docs/build.md), a ![picture](img/a.svg), [how](#how-to) and " + strings.Repeat("long", 100) + ".\n\n" +
 			"## How to\n\n- [x] twigs\n- [ ] moss\n\n| Wide | " + strings.Repeat("column | ", 20) + "\n|" + strings.Repeat("---|", 21) + "\n| a | " + strings.Repeat("b | ", 20) + "\n\n" +
@@ -62,6 +84,8 @@ func pagesForBrowsers(t *testing.T) (url string, paths []string) {
 	})
 	testkit.Git(t, dir, "tag", "v1.0")
 	testkit.Git(t, dir, "branch", "feature/one")
+	write(t, filepath.Join(dir, "src/main.c"), "/* another comment */\nint main(void) { return 1; }\n"+strings.Repeat("wide ", 100)+"\n")
+	testkit.Git(t, dir, "commit", "-q", "-a", "-m", "Change the <b>file</b> \u202e "+strings.Repeat("long", 60))
 	w.serveCodeOf("nest", dir)
 	w.publish(event("owl", 0, now, `{"name":"Owl","about":"A bird.","website":"https://owl.example"}`))
 	w.publish(event("owl", grasp.KindState, now+1, "", host.Tag{"d", "nest"}, host.Tag{"refs/heads/main", commit(0)}))
@@ -95,6 +119,8 @@ func pagesForBrowsers(t *testing.T) (url string, paths []string) {
 	paths = []string{
 		"/", "/search", "/search?q=cold", "/search?q=nonsense", "/" + npub("owl"), "/" + npub("stranger"), base, base + ".git", base + "/tree/main", base + "/tree/main/src",
 		base + "/blob/main/src/main.c", base + "/blob/main/README.md", base + "/issues", base + "/pulls?state=all", base + "/patches?state=draft",
+		base + "/log/main", base + "/log/main/src", base + "/refs", base + "/commit/" + strings.TrimSpace(testkit.Git(t, dir, "rev-parse", "main")),
+		base + "/compare/feature/one...main", base + "/blame/main/src/main.c", base + "/grep/main?q=int", base + "/blob/main/README.md?source=1",
 	}
 	for i, s := range sections {
 		paths = append(paths, base+"/"+s.Name+"/"+roots[i].ID.String())

@@ -176,6 +176,8 @@ func TestList(t *testing.T) {
 			t.Errorf("%q lists %v, want %v", query, got, want)
 		}
 	}
+	w.get("/"+npub("owl")+"/nest/issues").has(t, "Open an issue", "--tag a=naddr1", "ngit issue create")
+	w.get("/"+npub("owl")+"/nest/pulls").has(t, "Open a pull request", "git push -u origin pr/MY-BRANCH")
 	for _, path := range []string{"/nest/pulls", "/nest/patches"} {
 		w.get("/"+npub("owl")+path).status(t, 200).has(t, "None.")
 	}

@@ -1,6 +1,7 @@
-// Package web serves pages for browsers: what this service is, a page for each repository, and a
-// page for paths that are not here. The server makes them. They need no script, and load nothing
-// from other servers.
+// Package web serves pages for browsers: what this service is, its repositories, their issues, pull
+// requests and patches, the keys that sign all that, and a search. It also serves feeds of these.
+// The server makes the pages. They need no script, and load nothing from other servers. Package code
+// makes those of files and commits, and package markdown the texts.
 //
 // It reads events and refs, and changes nothing. Package sdk/grasp has the rules that say who
 // maintains a repository and what is open.
@@ -9,7 +10,8 @@
 //
 //  1. Every text of an event is hostile. It is escaped and bounded, without characters that
 //     change the order or look of the text around it.
-//  2. A text becomes a link only if it is an http, an https or a nostr URL.
+//  2. A text becomes a link only if it is an http, an https or a nostr URL. In a file of a
+//     repository, a relative URL leads to another file of it.
 //  3. Pages do not show events in purgatory. The page of a repository that waits has only
 //     the content of its URL. Held announcements count for who maintains a
 //     repository, as they do for a push.
@@ -17,7 +19,9 @@
 //     cannot push those of a maintainer out of these reads.
 //  5. Few pages are made concurrently, and networks take turns. The handler serves a page again
 //     for some seconds, but not after a change of anything that the page depends on.
-//  6. No answer says why the server failed: its log does.
+//  6. Only its author and the maintainers set the status, labels and title of an issue, and only
+//     its author adds versions to a pull request or patches to a series.
+//  7. No answer says why the server failed: its log does.
 package web
 
 import (
@@ -67,6 +71,7 @@ type Handler struct {
 	read      reader
 	git       Repositories
 	templates *template.Template
+	flow      *bound.Flow // of all requests
 	queue     *bound.Queue
 	code      *bound.Queue // for pages of code
 	middling  *bound.Queue // for those that may start a git
@@ -85,7 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if h.takenDown(w, r) || h.serveGoGet(w, r) {
+	if !h.awaitTurn(w, r) || h.takenDown(w, r) || h.serveGoGet(w, r) {
 		return
 	}
 	build := h.route(r)
@@ -457,6 +462,7 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 	}
 	return &Handler{
 		cfg: cfg, service: service,
+		flow:      newFlow(cfg.Now),
 		read:      reader{deps.Facts},
 		git:       deps.Git,
 		templates: parseTemplates(),
@@ -497,5 +503,5 @@ func localRepository(service grasp.Service) func(cloneURL string) (path string, 
 
 // Bounds returns the limits that all clients share, for the table of bounds.
 func (h *Handler) Bounds() []bound.Spec {
-	return append([]bound.Spec{h.queue.Spec(), h.code.Spec(), h.middling.Spec()}, h.pages.Bounds()...)
+	return append([]bound.Spec{h.flow.Spec(), h.queue.Spec(), h.code.Spec(), h.middling.Spec()}, h.pages.Bounds()...)
 }

@@ -153,6 +153,7 @@ type listPage struct {
 	Next    string // the query of the next page, "" if there is none
 	Partly  bool   // there may be more in the next page, though this one has room
 	Feed    template.URL
+	Address string // the naddr of the repository, "" if it has none
 	Fault   string // what is wrong with the filter, "" if nothing is
 }
 
@@ -197,6 +198,7 @@ func (h *Handler) listing(repo grasp.Repo, s section) page {
 			Later: q.Until != nil, Feed: template.URL(at.Base + "/" + s.Name + ".atom"),
 		}
 		v.Canonical = template.URL(h.urls(r).git(at.Base + "/" + s.Name))
+		v.Address = strings.TrimPrefix(string(at.App), "nostr:")
 		first := q
 		first.Until = nil
 		v.Newest = cmp.Or(first.String(), "?")

@@ -101,6 +101,13 @@ func (l *limits) admitState(event policy.Event) policy.Verdict {
 	return policy.Pass()
 }
 
+// Describe states the limits of all events by their names in NIP-11.
+func (l *limits) Describe() policy.Description {
+	return policy.Description{Limits: policy.Limitation{
+		MaxContentLength: l.content, MaxEventTags: l.tags, CreatedAtLowerLimit: l.age, CreatedAtUpperLimit: l.future,
+	}}
+}
+
 // Idle returns admit while there is no limit.
 func (l *limits) Idle() []string {
 	if l.content > 0 || l.tags > 0 || l.tagBytes > 0 || l.refs > 0 || l.refBytes > 0 || l.age > 0 || l.future > 0 {

@@ -31,6 +31,9 @@ type lists struct {
 
 	// Which lists of each strength are not empty.
 	denying, limiting, accepting matched
+
+	// What is said of each, made when the policy is configured.
+	denied, notListed refusals
 }
 
 func (l *lists) Configure(cfg policy.Config) error {
@@ -44,23 +47,23 @@ func (l *lists) Configure(cfg policy.Config) error {
 		}
 		*strength.used = strength.list.used()
 	}
-	return nil
+	return l.configureRefusals(cfg)
 }
 
 func (l *lists) Admit(in policy.Input) policy.Verdict {
 	event := in.Event()
 	if l.denying != 0 {
-		if on := l.deny.match(event); on != 0 {
-			return denied(on)
+		if on := l.deny.match(&in, event); on != 0 {
+			return l.denied.of(on)
 		}
 	}
 	if l.limiting != 0 {
-		if missing := l.limiting &^ l.only.match(event); missing != 0 {
-			return notListed(missing)
+		if missing := l.limiting &^ l.only.match(&in, event); missing != 0 {
+			return l.notListed.of(missing)
 		}
 	}
 	if l.accepting != 0 {
-		if on := l.accept.match(event); on != 0 {
+		if on := l.accept.match(&in, event); on != 0 {
 			return accepted(on)
 		}
 	}
@@ -83,30 +86,6 @@ func (l *lists) Describe() (d policy.Description) {
 	return d
 }
 
-func denied(on matched) policy.Verdict {
-	switch {
-	case on&byAuthor != 0:
-		return policy.Reject("blocked", "this author may not write here").By("deny-author")
-	case on&byKind != 0:
-		return policy.Reject("blocked", "events of this kind are not accepted here").By("deny-kind")
-	case on&byTag != 0:
-		return policy.Reject("blocked", "an event with this tag is not accepted here").By("deny-tag")
-	}
-	return policy.Reject("blocked", "the content has a word that is not accepted here").By("deny-word")
-}
-
-func notListed(missing matched) policy.Verdict {
-	switch {
-	case missing&byAuthor != 0:
-		return policy.Reject("blocked", "only some authors may write here").By("only-authors")
-	case missing&byKind != 0:
-		return policy.Reject("blocked", "only some kinds are accepted here").By("only-kinds")
-	case missing&byTag != 0:
-		return policy.Reject("blocked", "only events with some tags are accepted here").By("only-tags")
-	}
-	return policy.Reject("blocked", "only events about some topics are accepted here").By("only-words")
-}
-
 func accepted(on matched) policy.Verdict {
 	switch {
 	case on&byAuthor != 0:
@@ -122,6 +101,7 @@ func accepted(on matched) policy.Verdict {
 // list is the four lists of one strength. An empty one is nil.
 type list struct {
 	authors *keySet
+	sets    []string // of authors, by their names
 	kinds   *kinds.Set
 	tags    []tagRule
 	heads   [8]uint32 // bits: first bytes of names in tags
@@ -147,7 +127,7 @@ const (
 // used are the lists that are not empty.
 func (l *list) used() (m matched) {
 	for by, used := range map[matched]bool{
-		byAuthor: l.authors != nil, byKind: l.kinds != nil, byTag: l.tags != nil, byWord: l.words != nil,
+		byAuthor: l.authors != nil || l.sets != nil, byKind: l.kinds != nil, byTag: l.tags != nil, byWord: l.words != nil,
 	} {
 		if used {
 			m |= by
@@ -156,8 +136,8 @@ func (l *list) used() (m matched) {
 	return m
 }
 
-func (l *list) match(e policy.Event) (m matched) {
-	if l.authors != nil && l.authors.has(e.Author()) {
+func (l *list) match(in *policy.Input, e policy.Event) (m matched) {
+	if l.authors != nil && l.authors.has(e.Author()) || l.sets != nil && l.inSet(in, e.Author()) {
 		m |= byAuthor
 	}
 	if l.kinds != nil && l.kinds.Has(e.Kind()) {
@@ -170,6 +150,16 @@ func (l *list) match(e policy.Event) (m matched) {
 		m |= byWord
 	}
 	return m
+}
+
+// inSet reports whether an author is a member of one of the sets.
+func (l *list) inSet(in *policy.Input, author *policy.PubKey) bool {
+	for _, name := range l.sets {
+		if yes, _ := in.PubKeyInSet(name, *author); yes {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *list) hasTag(e policy.Event) bool {
@@ -197,9 +187,16 @@ func (l *list) configure(cfg policy.Config, strength string) (err error) {
 	key := strength + "_authors"
 	var authors []policy.PubKey
 	for _, text := range cfg.Strings(key) {
+		if name, ok := strings.CutPrefix(text, "set:"); ok {
+			if name == "" {
+				return policy.WrongValue(key, text, "set:NAME with the name of a set")
+			}
+			l.sets = append(l.sets, name)
+			continue
+		}
 		author, err := policy.ParsePubKey(text)
 		if err != nil {
-			return policy.WrongValue(key, text, "an npub or 64 hex digits; "+err.Error())
+			return policy.WrongValue(key, text, "an npub, 64 hex digits, or set:NAME; "+err.Error())
 		}
 		authors = append(authors, author)
 	}

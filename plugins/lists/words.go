@@ -2,16 +2,19 @@ package main
 
 import (
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"talon/sdk/caseless"
 	"talon/sdk/policy"
 )
 
-// words finds any of many words in a text, in one pass over its bytes and
-// without regard to case (Unicode simple folding): an Aho-Corasick automaton
-// over letters, written out over their bytes. A text costs the same whatever
-// the number of words.
+// words finds any of many words in a text, in one pass over its bytes: an Aho-Corasick
+// automaton over letters, written out over their bytes. A text costs the same whatever
+// the number of words. Both are compared in the form of package caseless, with each run of
+// white space as one space. A text of ASCII is its own form, but for its case, which the
+// automaton does not regard either.
 type words struct {
 	class [256]uint8 // of a byte; bytes of no letter of the words share class 0
 
@@ -19,7 +22,14 @@ type words struct {
 	// spares a guest the check of bounds.
 	next  *[maxTable]uint32
 	found uint32 // the row after a match, which leads to itself
+
+	spaces bool   // a word has a space
+	form   []byte // of the last text that needed one
 }
+
+// formBytes is how much of a text is brought into the form. The rest is searched as it is. To bring
+// a megabyte into the form takes more fuel than a policy may ask for.
+const formBytes = 64 << 10
 
 // maxTable is the number of entries: 1 MiB, for about a thousand words in one
 // script.
@@ -30,8 +40,14 @@ func compileWords(key string, list []string) (*words, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
+	forms := make([]string, len(list))
+	spaces := false
+	for i, word := range list {
+		forms[i] = string(spaced(caseless.Append(nil, word)))
+		spaces = spaces || strings.Contains(forms[i], " ")
+	}
 	a := &automaton{letters: map[rune]int{}, next: []int{0}, width: 1, ends: []bool{false}}
-	for _, word := range list {
+	for _, word := range forms {
 		for _, r := range word {
 			if folded := fold(r); a.letters[folded] == 0 {
 				a.letters[folded] = a.width
@@ -40,9 +56,9 @@ func compileWords(key string, list []string) (*words, error) {
 		}
 	}
 	a.next = make([]int, a.width)
-	for _, word := range list {
+	for i, word := range forms {
 		if word == "" {
-			return nil, policy.WrongValue(key, word, "a word")
+			return nil, policy.WrongValue(key, list[i], "a word with a character that can be seen")
 		}
 		if len(a.next) > maxTable {
 			break
@@ -53,11 +69,64 @@ func compileWords(key string, list []string) (*words, error) {
 	if !ok {
 		return nil, policy.WrongValue(key, strconv.Itoa(len(list))+" words", "fewer or shorter words: the table for them would be too large")
 	}
+	w.spaces = spaces
 	return w, nil
 }
 
 // in reports whether a word is in text.
 func (w *words) in(text string) bool {
+	if inForm(w, text) {
+		return true
+	}
+	start := text[:min(len(text), formBytes)]
+	if !w.spaces && ascii(start) {
+		return false
+	}
+	w.form = spaced(caseless.Append(w.form[:0], start))
+	return inForm(w, w.form)
+}
+
+// ascii reports whether a text has no other characters.
+func ascii(text string) bool {
+	for len(text) >= 8 {
+		if (text[0]|text[1]|text[2]|text[3]|text[4]|text[5]|text[6]|text[7])&utf8.RuneSelf != 0 {
+			return false
+		}
+		text = text[8:]
+	}
+	for i := range len(text) {
+		if text[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// spaced writes one space for each run of white space. It changes the text. In the form of package
+// caseless, white space is ASCII but for two separators.
+func spaced(form []byte) []byte {
+	out := form[:0]
+	before := false
+	for i := 0; i < len(form); i++ {
+		c := form[i]
+		space := c == ' ' || c >= '\t' && c <= '\r'
+		if c == 0xe2 && i+2 < len(form) && form[i+1] == 0x80 && (form[i+2] == 0xa8 || form[i+2] == 0xa9) {
+			space = true // U+2028, U+2029
+			i += 2
+		}
+		switch {
+		case !space:
+			out = append(out, c)
+		case !before:
+			out = append(out, ' ')
+		}
+		before = space
+	}
+	return out
+}
+
+// inForm reports whether a word is in a text that has the form.
+func inForm[T string | []byte](w *words, text T) bool {
 	const mask = maxTable - 1
 	next, class, state := w.next, &w.class, uint32(0)
 	for len(text) >= 8 {

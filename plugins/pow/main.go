@@ -69,6 +69,14 @@ func (p *pow) Configure(cfg policy.Config) error {
 	return kinds.PerClass(cfg, "class_bits", "bits", maxBits, set)
 }
 
+// Describe states the difficulty that is enough for events of all classes.
+func (p *pow) Describe() (d policy.Description) {
+	for i := range p.classes {
+		d.Limits.MinPowDifficulty = max(d.Limits.MinPowDifficulty, int64(p.classes[i].bits))
+	}
+	return d
+}
+
 // Idle returns admit while no class needs work.
 func (p *pow) Idle() []string {
 	for i := range p.classes {

@@ -41,12 +41,13 @@ type circle struct {
 	batch    []policy.PubKey // whose lists the next query is for
 	alone    bool            // the next query is for the first of the batch only
 	partEnd  int             // how many tags of his list are read
+	lists    uint32          // number of the list that is read
 }
 
-func newCircle(anchors []policy.PubKey, hops, limit int, refresh int64) circle {
+func newCircle(anchors []policy.PubKey, hops, limit, followers int, refresh int64) circle {
 	c := circle{anchors: anchors, hops: hops, refresh: refresh}
 	if len(anchors) > 0 {
-		c.sets = [2]keySet{newKeySet(limit), newKeySet(limit)}
+		c.sets = [2]keySet{newKeySet(limit, followers), newKeySet(limit, followers)}
 		c.batch = make([]policy.PubKey, 0, listsPerQuery)
 	}
 	return c
@@ -58,7 +59,7 @@ func (c *circle) has(key *policy.PubKey) bool {
 }
 
 // size is the number of keys in the circle that answers.
-func (c *circle) size() int { return c.sets[1-c.read].n }
+func (c *circle) size() int { return c.sets[1-c.read].members }
 
 // advance reads more of the circle, if it is time. It reports whether a new one is
 // complete.
@@ -181,6 +182,9 @@ func (c *circle) drop(author *policy.PubKey) {
 // already. It returns how many tags there were, and whether they are all.
 func (c *circle) add(list policy.Event, first, n int) (seen int, all bool) {
 	set, last := &c.sets[c.read], c.level == c.hops
+	if first == 0 {
+		c.lists++
+	}
 	it := list.Tags()
 	for ; first > 0 && it.Next(); first-- {
 	}
@@ -193,7 +197,7 @@ func (c *circle) add(list policy.Event, first, n int) (seen int, all bool) {
 		}
 		var key policy.PubKey
 		decode(key[:half], it.Value())
-		if !set.add(&key) || last {
+		if !set.follow(&key, c.lists) || last {
 			continue
 		}
 		decode(key[half:], it.Value()[2*half:])
@@ -235,26 +239,42 @@ func slotOf(key *policy.PubKey) slot {
 const maxProbe = 256
 
 // keySet is a set of at most `most` public keys: a table with open addressing.
+// A key is a member once enough lists name it.
 type keySet struct {
-	slots  []slot
-	n, max int
-	seed   uint64 // of the places of keys: whoever makes keys does not know it
+	slots   []slot
+	n, max  int
+	members int
+	seed    uint64 // of the places of keys: whoever makes keys does not know it
+
+	followers int     // how many lists must name a key
+	counts    []count // by slot; nil if one list is enough
 }
 
-func newKeySet(limit int) keySet {
+// count says how many lists name a key, and the number of the last of them.
+type count struct {
+	last uint32
+	n    uint8
+}
+
+func newKeySet(limit, followers int) keySet {
 	size := 16
 	for size < 2*limit {
 		size *= 2
 	}
-	return keySet{slots: make([]slot, size), max: limit}
+	s := keySet{slots: make([]slot, size), max: limit, followers: followers}
+	if followers > 1 {
+		s.counts = make([]count, size)
+	}
+	return s
 }
 
 // empty removes all keys.
 func (s *keySet) empty(seed uint64) {
 	if s.n > 0 {
 		clear(s.slots)
+		clear(s.counts)
 	}
-	s.n, s.seed = 0, seed
+	s.n, s.members, s.seed = 0, 0, seed
 }
 
 func (s *keySet) place(h slot) uint64 {
@@ -268,22 +288,62 @@ func (s *keySet) place(h slot) uint64 {
 func (s *keySet) has(key *policy.PubKey) bool {
 	want := slotOf(key)
 	at, found := s.find(want)
-	return found && s.slots[at] == want && want != slot{}
+	return found && s.slots[at] == want && want != slot{} && (s.counts == nil || int(s.counts[at].n) >= s.followers)
 }
 
-// add reports whether the key is new and there was room for it.
+// add makes the key a member, and reports whether it is new and there was room for it.
 func (s *keySet) add(key *policy.PubKey) bool {
-	want := slotOf(key)
-	if s.n == s.max || want == (slot{}) {
+	at, isNew, ok := s.enter(key)
+	if !ok || !isNew {
 		return false
 	}
-	at, found := s.find(want)
-	if !found || s.slots[at] == want {
+	if s.counts != nil {
+		s.counts[at].n = uint8(s.followers)
+	}
+	s.members++
+	return true
+}
+
+// follow counts that a list names the key, and reports whether that makes it a member.
+func (s *keySet) follow(key *policy.PubKey, list uint32) bool {
+	if s.counts == nil {
+		return s.add(key)
+	}
+	at, isNew, ok := s.enter(key)
+	if !ok || !isNew && s.counts[at].last == list {
 		return false
+	}
+	c := &s.counts[at]
+	if c.last = list; int(c.n) >= s.followers {
+		return false
+	}
+	if c.n++; int(c.n) < s.followers {
+		return false
+	}
+	s.members++
+	return true
+}
+
+// enter returns the slot of a key, and whether the key is new there. It reports false if there is
+// no room.
+func (s *keySet) enter(key *policy.PubKey) (at uint64, isNew, ok bool) {
+	want := slotOf(key)
+	if want == (slot{}) {
+		return 0, false, false
+	}
+	at, found := s.find(want)
+	if !found {
+		return 0, false, false
+	}
+	if s.slots[at] == want {
+		return at, false, true
+	}
+	if s.n == s.max {
+		return 0, false, false
 	}
 	s.slots[at] = want
 	s.n++
-	return true
+	return at, true, true
 }
 
 // find returns where the key is, or the empty slot where it belongs. It is a small

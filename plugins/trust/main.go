@@ -57,7 +57,7 @@ func (t *trust) Configure(cfg policy.Config) (err error) {
 		return err
 	}
 	hops := cfg.Int("hops")
-	t.circle = newCircle(anchors, int(hops), int(cfg.Int("max_authors")), 60*cfg.Int("refresh_minutes"))
+	t.circle = newCircle(anchors, int(hops), int(cfg.Int("max_authors")), int(cfg.Int("min_followers")), 60*cfg.Int("refresh_minutes"))
 
 	runtime.GC() // now: in a decision it would take half of the budget
 
@@ -82,6 +82,14 @@ func (t *trust) Idle() []string {
 		return nil
 	}
 	return []string{"admit"}
+}
+
+// Describe says that only some may write, if others are refused.
+func (t *trust) Describe() (d policy.Description) {
+	if len(t.circle.anchors) > 0 && t.unknown.Action != policy.ActionPass {
+		d.Writes = policy.WritesRestricted
+	}
+	return d
 }
 
 // Admit judges authors. Events of an import are the operator's own choice.

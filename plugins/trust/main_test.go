@@ -226,7 +226,7 @@ func TestWrongValues(t *testing.T) {
 // TestKeysThatFallOnOneAnother: a set of keys with one place answers fast, and other keys
 // are found in it.
 func TestKeysThatFallOnOneAnother(t *testing.T) {
-	s := newKeySet(5000)
+	s := newKeySet(5000, 1)
 	s.empty(1)
 	mask := uint64(len(s.slots) - 1)
 	added := 0
@@ -264,5 +264,23 @@ func TestDecode(t *testing.T) {
 	var key policy.PubKey
 	if decode(key[:], text); key.String() != strings.ToLower(text) {
 		t.Errorf("%s is read as %v", text, key)
+	}
+}
+
+// TestMinFollowers: one list is not enough, and one that names a key often is still one list.
+func TestMinFollowers(t *testing.T) {
+	h := policytest.New(t, manifest, new(trust), map[string]any{"anchors": []any{person(0).String(), person(1).String()}, "hops": 2, "min_followers": 2})
+	h.Stored = []policytest.Event{list(0, 2, 3, 3, 3), list(1, 2, 4), list(2, 5), list(4, 5, 6), list(3, 5, 6)}
+	readAll(t, h)
+	for n, known := range map[int]bool{0: true, 1: true, 2: true, 3: false, 4: false, 5: false, 6: false} {
+		if v := h.Admit(policytest.Event{PubKey: person(n), Kind: 1}); (v.Action == policy.ActionPass) != known {
+			t.Errorf("person %d: %+v, want known %v", n, v, known)
+		}
+	}
+	h = policytest.New(t, manifest, new(trust), map[string]any{"anchors": []any{person(0).String(), person(1).String()}, "hops": 2, "min_followers": 2})
+	h.Stored = []policytest.Event{list(0, 2, 7), list(1, 2, 7), list(2, 5), list(7, 5)}
+	readAll(t, h)
+	if v := h.Admit(policytest.Event{PubKey: person(5), Kind: 1}); v.Action != policy.ActionPass {
+		t.Errorf("followed by two who are followed by two: %+v", v)
 	}
 }

@@ -82,6 +82,10 @@ const (
 	ExportConnect = "talon_connect" // (len i32) -> i64, reads a ConnectRequest
 	ExportPush    = "talon_push"    // (len i32) -> i64, reads a PushRequest
 
+	// ExportAudience is asked who may receive an event. It reads an AdmitRequest without a
+	// source: the answer does not depend on who sent the event, nor on who asks for it.
+	ExportAudience = "talon_audience" // (len i32) -> i64
+
 	// ExportInitialize is called once, before anything else, if the module has
 	// it. Toolchains use it to set up their runtime.
 	ExportInitialize = "_initialize" // () -> ()
@@ -217,3 +221,8 @@ const (
 	ExportThrottlePick  = "talon_throttle_pick"  // (len i32) -> i64, reads a PickRequest, answers with a PickAnswer
 	ExportThrottleTick  = "talon_throttle_tick"  // (len i32) -> i64, reads a TickRequest, answers with a TickAnswer
 )
+
+// Says reports whether a policy says anything about the relay.
+func (m *About) Says() bool {
+	return len(m.Grasps) > 0 || m.Criteria != "" || m.Curation != "" || m.Writes != WritesUnsaid || m.Limits != Limitation{}
+}

@@ -57,7 +57,7 @@ func goldenSamples() []goldenSample {
 		})},
 		{"Verdict", AppendParent(AppendRetry(AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam"), 60), "30617:ab:x")},
 		{"Configured", AppendConfigured(nil, &Configured{
-			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some", WritesOpen},
+			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some", WritesOpen, Limitation{MaxContentLength: 300, AuthRequired: true}},
 		})},
 		{"Config", AppendConfig(nil, &Config{
 			Settings: []Setting{

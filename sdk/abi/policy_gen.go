@@ -23,6 +23,7 @@ const (
 	ActionShadowReject = 3 // event: answer OK true, do not store; query: answer as if nothing were here
 	ActionHold         = 4 // event: keep it in purgatory
 	ActionRequireAuth  = 5 // event, query: refuse it until the client authenticates (NIP-42)
+	ActionRestrict     = 6 // audience: only whom the verdict names receives the event
 )
 
 // VerdictView reads a Verdict in place. Its texts are valid UTF-8.
@@ -32,6 +33,9 @@ type VerdictView struct {
 	Reason []byte // for the client, "prefix: text"; empty for ACTION_PASS and ACTION_ACCEPT
 	Retry  uint32
 	Parent []byte
+	Set    []byte
+
+	keys []byte
 }
 
 // Decode reads b. What has a method is looked into only when that is called.
@@ -50,13 +54,23 @@ func (v *VerdictView) Decode(b []byte) error {
 			v.Retry = uint32(min(r.num, 1<<32-1))
 		case 11<<3 | wireBytes:
 			v.Parent = r.data
+		case 12<<3 | wireBytes:
+			v.keys = r.data
+		case 13<<3 | wireBytes:
+			v.Set = r.data
 		}
 	}
-	if r.bad || !utf8.Valid(v.Rule) || !utf8.Valid(v.Reason) || !utf8.Valid(v.Parent) {
+	if r.bad || !utf8.Valid(v.Rule) || !utf8.Valid(v.Reason) || !utf8.Valid(v.Parent) || !utf8.Valid(v.Set) {
 		return ErrMalformed
 	}
 	return nil
 }
+
+// NumKeys is the number of keys.
+func (v *VerdictView) NumKeys() int { return len(v.keys) / 32 }
+
+// Key returns the one at index i.
+func (v *VerdictView) Key(i int) [32]byte { return [32]byte(v.keys[32*i:]) }
 
 // Setting is one value of a module's configuration. The list that belongs to
 // its type in the manifest is filled; a scalar is a list of one.
@@ -279,9 +293,10 @@ const (
 // (NIP-11) and for people.
 type About struct {
 	Grasps   []string
-	Criteria string // which repositories are accepted, on one line of at most 1 KiB
-	Curation string // by what rule the operator chooses among them, likewise; empty if there is no choice
-	Writes   Writes // whose events are accepted, as far as this policy is asked
+	Criteria string     // which repositories are accepted, on one line of at most 1 KiB
+	Curation string     // by what rule the operator chooses among them, likewise; empty if there is no choice
+	Writes   Writes     // whose events are accepted, as far as this policy is asked
+	Limits   Limitation // figures that it enforces
 }
 
 func appendAbout(b []byte, field byte, m *About) []byte {
@@ -290,6 +305,7 @@ func appendAbout(b []byte, field byte, m *About) []byte {
 	b = appendNonEmpty(b, 2, m.Criteria)
 	b = appendNonEmpty(b, 3, m.Curation)
 	b = appendUint(b, 4, uint64(m.Writes))
+	b = appendLimitation(b, 5, &m.Limits)
 	return sealSome(b, at)
 }
 
@@ -314,6 +330,53 @@ func (m *About) decode(b []byte) error {
 			m.Curation = string(r.data)
 		case 4<<3 | wireVarint:
 			m.Writes = Writes(known(r.num, uint32(WritesRestricted)))
+		case 5<<3 | wireBytes:
+			if err := m.Limits.decode(r.data); err != nil {
+				return err
+			}
+		}
+	}
+	return r.err()
+}
+
+// Limitation has figures that a policy enforces, as the relay's information document (NIP-11)
+// names them. The document shows the strictest of all policies. 0 is no limit.
+type Limitation struct {
+	MaxContentLength    int64 // bytes, which is at least the characters that NIP-11 counts
+	MaxEventTags        int64
+	CreatedAtLowerLimit int64 // seconds in the past
+	CreatedAtUpperLimit int64 // seconds in the future
+	MinPowDifficulty    int64 // bits that an event of some class must have
+	AuthRequired        bool  // nothing can be read without authentication (NIP-42)
+}
+
+func appendLimitation(b []byte, field byte, m *Limitation) []byte {
+	b, at := open(b, field)
+	b = appendUint(b, 1, uint64(m.MaxContentLength))
+	b = appendUint(b, 2, uint64(m.MaxEventTags))
+	b = appendUint(b, 3, uint64(m.CreatedAtLowerLimit))
+	b = appendUint(b, 4, uint64(m.CreatedAtUpperLimit))
+	b = appendUint(b, 5, uint64(m.MinPowDifficulty))
+	b = appendBool(b, 6, m.AuthRequired)
+	return sealSome(b, at)
+}
+
+func (m *Limitation) decode(b []byte) error {
+	r := reader{rest: b}
+	for r.next() {
+		switch r.key {
+		case 1<<3 | wireVarint:
+			m.MaxContentLength = int64(r.num)
+		case 2<<3 | wireVarint:
+			m.MaxEventTags = int64(r.num)
+		case 3<<3 | wireVarint:
+			m.CreatedAtLowerLimit = int64(r.num)
+		case 4<<3 | wireVarint:
+			m.CreatedAtUpperLimit = int64(r.num)
+		case 5<<3 | wireVarint:
+			m.MinPowDifficulty = int64(r.num)
+		case 6<<3 | wireVarint:
+			m.AuthRequired = r.num != 0
 		}
 	}
 	return r.err()

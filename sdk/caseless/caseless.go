@@ -49,6 +49,9 @@ func Append(b []byte, text string) []byte {
 		case r < utf8.RuneSelf:
 			last = 0
 			b = append(b, byte(r))
+		case r >= 0x4e00 && r <= 0x9fff: // ideographs, which no table has
+			last = 0
+			b = utf8.AppendRune(b, r)
 		case r >= hangulFirst && r <= hangulLast:
 			last = 0
 			b = appendHangul(b, r)

@@ -4,6 +4,7 @@ package attack
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -14,6 +15,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
 
+// part divides the attacks, and the pots and queues of the server.
+const part = 50
+
 // TestBriefAttacks runs every attack at a fiftieth of its size against one server with bounds
 // that are as small. It asserts no times: the server goes on, refuses nobody honest, and is level
 // afterwards.
@@ -22,9 +26,7 @@ func TestBriefAttacks(t *testing.T) {
 	plugintest.MachineCode(t, plugins...)
 	modules := plugintest.Build(t, plugins...)
 	dir := t.TempDir()
-	s, err := startServer(t.Context(), plugintest.Talon(t), dir, []string{
-		"--plugins", modules, "--allow-private=true", "--max-connections", "200", "--max-neg-sessions", "16",
-	})
+	s, err := startServer(t.Context(), plugintest.TalonWith(t, fmt.Sprintf("talon/host/bound.divisor=%d", part)), dir, []string{"--plugins", modules, "--allow-private=true"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func TestBriefAttacks(t *testing.T) {
 	b.patience = time.Until(testkit.Deadline(t)) / 4 // a machine that pauses refuses nobody
 	for _, a := range all {
 		began, before := time.Now(), s.usage()
-		run, err := a.Prepare(t.Context(), target, max(a.Count/50, 1))
+		run, err := a.Prepare(t.Context(), target, max(a.Count/part, 1))
 		if err != nil {
 			t.Fatalf("prepare %s: %v", a.Name, err)
 		}

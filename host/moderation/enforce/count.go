@@ -43,7 +43,7 @@ func (e *Enforcer) Count(ctx context.Context, r *moderation.Row) (sum Progress, 
 			return nil
 		})
 	case moderation.Ban, moderation.Hide, moderation.Purge:
-		if err = e.eachBarred(ctx, &row, count); err == nil && row.Action == moderation.Purge {
+		if err = e.eachBarred(ctx, &row, count, true); err == nil && row.Action == moderation.Purge {
 			err = e.purgeHidden(ctx, &row, count)
 		}
 	}

@@ -38,8 +38,8 @@ func filtersOf(r *moderation.Row) []host.Filter {
 }
 
 // eachBarred calls take with the events that a row bars, held ones first, then announcements, a
-// slice at a time. take removes them from what is found.
-func (e *Enforcer) eachBarred(ctx context.Context, r *moderation.Row, take func([]*host.Event) error) error {
+// slice at a time. stays says that take does not remove them.
+func (e *Enforcer) eachBarred(ctx context.Context, r *moderation.Row, take func([]*host.Event) error, stays bool) error {
 	one := moderation.Of(*r)
 	barred := func(event *host.Event) bool { return one.Event(event, e.cfg.Now().Unix()) != nil }
 	for _, f := range filtersOf(r) {
@@ -69,7 +69,7 @@ func (e *Enforcer) eachBarred(ctx context.Context, r *moderation.Row, take func(
 				}
 				f.Kinds = []host.Kind{host.KindAnnouncement}
 			}
-			if err := e.eachStored(ctx, f, barred, take); err != nil {
+			if err := e.eachStored(ctx, f, barred, take, stays); err != nil {
 				return err
 			}
 		}
@@ -78,8 +78,9 @@ func (e *Enforcer) eachBarred(ctx context.Context, r *moderation.Row, take func(
 }
 
 // eachStored calls take with the stored events that a filter matches and that pass a test, newest
-// first, a slice at a time.
-func (e *Enforcer) eachStored(ctx context.Context, f host.Filter, wanted func(*host.Event) bool, take func([]*host.Event) error) error {
+// first, a slice at a time. stays says that take does not remove them, and gets some twice.
+func (e *Enforcer) eachStored(ctx context.Context, f host.Filter, wanted func(*host.Event) bool, take func([]*host.Event) error, stays bool) error {
+	f.Reader = host.Everything
 	for f.Limit = slice; ; {
 		// Also what has expired and waits for the sweep: a purge leaves nothing.
 		found, err := e.cfg.Store.Select(ctx, []host.Filter{f}, math.MinInt64)
@@ -112,7 +113,7 @@ func (e *Enforcer) eachStored(ctx context.Context, f host.Filter, wanted func(*h
 			return nil
 		case f.Until == nil || *f.Until != oldest:
 			f.Until, f.Limit = &oldest, slice
-		case len(list) == 0:
+		case len(list) == 0 || stays:
 			f.Limit *= 2 // more than that have one second, and stay
 		}
 	}

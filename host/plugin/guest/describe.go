@@ -16,6 +16,12 @@ const maxAbout = 1 << 10
 // and texts of one line.
 func describe(about *abi.About) (host.Description, error) {
 	d := host.Description{Criteria: oneLine(about.Criteria, maxAbout), Curation: oneLine(about.Curation, maxAbout), Writes: host.Writes(about.Writes)}
+	d.Limits = host.Limitation(about.Limits)
+	for _, n := range []int64{d.Limits.MaxContentLength, d.Limits.MaxEventTags, d.Limits.CreatedAtLowerLimit, d.Limits.CreatedAtUpperLimit, d.Limits.MinPowDifficulty} {
+		if n < 0 {
+			return host.Description{}, fmt.Errorf("a limit for NIP-11 is %d: want 0 for none, or more", n)
+		}
+	}
 	for _, grasp := range about.Grasps {
 		if !isGrasp(grasp) {
 			return host.Description{}, fmt.Errorf("%.40q is not the name of a GRASP, such as GRASP-01", grasp)

@@ -301,15 +301,33 @@ func talon() (string, error) {
 		return "", err
 	}
 	defer unlock()
-	version := "-X github.com/tetratelabs/wazero/internal/version.version=" + wazeroVersion()
-	if text, err := exec.Command("go", "build", "-ldflags", version, "-o", kept, "talon/cmd/talon").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build talon: %w\n%s", err, text)
+	if err := buildTalon(kept, ""); err != nil {
+		return "", err
 	}
 	if err := linkFile(kept, program, 0o700); err != nil {
 		return "", err
 	}
 	code.talon = program
 	return program, nil
+}
+
+// buildTalon builds a Talon. The linker sets further variables, as in "-X PATH.NAME=VALUE".
+func buildTalon(program, set string) error {
+	version := "-X github.com/tetratelabs/wazero/internal/version.version=" + wazeroVersion()
+	if text, err := exec.Command("go", "build", "-ldflags", version+" "+set, "-o", program, "talon/cmd/talon").CombinedOutput(); err != nil {
+		return fmt.Errorf("build talon: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// TalonWith returns a Talon in which the linker has set a variable, as in "PATH.NAME=VALUE".
+func TalonWith(t testing.TB, variable string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "talon")
+	if err := buildTalon(program, "-X "+variable); err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 // lock waits until no other process makes an entry of the store.

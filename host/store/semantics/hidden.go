@@ -12,6 +12,8 @@ import (
 type Hidden struct {
 	Stored // Seq is its number among hidden events
 	JSON   []byte
+
+	Audience *host.Audience // as in the event
 }
 
 // HiddenRows are the hidden events in the open transaction of an engine.
@@ -32,6 +34,9 @@ type HiddenRows interface {
 	// AddRefused notes ids that sync does not fetch again. There is a bound, and the oldest give
 	// way.
 	AddRefused(list []RefusedID) error
+
+	// ClearRefused forgets these ids.
+	ClearRefused() error
 }
 
 // RefusedID is an event that sync does not fetch again, by what negentropy shows of it.

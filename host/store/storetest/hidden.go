@@ -206,7 +206,7 @@ func testTakeDown(t *testing.T, x Engine) {
 		t.Errorf("show: %+v", out.Published)
 	}
 	out = takeDown(host.Takedown{Purge: all})
-	if out.Purged != 3 || len(out.Removed) != 1 {
+	if out.Purged != 3 || len(out.Removed) != 3 {
 		t.Errorf("purge: %d purged, %d removed", out.Purged, len(out.Removed))
 	}
 	if total := s.Total(); total.Hidden != 0 || total.HiddenBytes != 0 || total.Events != 0 {
@@ -216,7 +216,15 @@ func testTakeDown(t *testing.T, x Engine) {
 	if err := s.Refused(t.Context(), func(one semantics.RefusedID) { refused[one.ID] = one.CreatedAt }); err != nil {
 		t.Fatal(err)
 	}
+	other := host.ID{77}
+	if rest, err := s.NotTakenDown(t.Context(), append(all, other)); err != nil || !slices.Equal(rest, []host.ID{waits.ID, other}) {
+		t.Errorf("not taken down: %v, %v", rest, err)
+	}
 	if len(refused) != 3 || refused[note.ID] != 12 || refused[state.ID] != 11 {
 		t.Errorf("refused ids: %v", refused)
+	}
+	takeDown(host.Takedown{Forget: true})
+	if rest, err := s.NotTakenDown(t.Context(), all); err != nil || len(rest) != len(all) {
+		t.Errorf("after the ids are forgotten: %v, %v", rest, err)
 	}
 }

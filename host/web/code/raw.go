@@ -139,7 +139,7 @@ func (f *File) WriteHead(w http.ResponseWriter) {
 }
 
 // WriteBody writes the rest of an answer.
-func (f *File) WriteBody(w http.ResponseWriter) error {
+func (f *File) WriteBody(w io.Writer) error {
 	if f.Stream != nil {
 		_, err := f.Stream.WriteTo(w)
 		return err

@@ -27,8 +27,11 @@
 //
 // "functions" is the list of what the host calls, only "admit" where it is
 // absent. A toolchain may export more than a module implements: sdk/policy always
-// exports all four functions of a policy, and a call that only says "pass" still
+// exports all five functions of a policy, and a call that only says "pass" still
 // takes a microsecond.
+//
+// "audience" belongs to the function of that name: about which events it is asked. See
+// [Candidates].
 //
 // "vectors" are tests that a host runs before the module decides about anything,
 // and that the author runs with go test: see [Vector]. Policies and throttles have
@@ -81,10 +84,19 @@ type Manifest struct {
 	// 1000 last. Absent: DefaultPlace.
 	Place int `json:"place"`
 
-	Capabilities []string  `json:"capabilities"`
-	Config       []Setting `json:"config"`
-	Budgets      Budgets   `json:"budgets"`
-	Vectors      []Vector  `json:"vectors"` // tests of the module by itself
+	// Audience says about which events the function audience is asked. It is there if functions
+	// names that.
+	Audience *Candidates `json:"audience"`
+
+	Capabilities []string `json:"capabilities"`
+
+	// Sets are the names of the sets that a module with the capability sets.contains reads.
+	// Absent: any name.
+	Sets []string `json:"sets"`
+
+	Config  []Setting `json:"config"`
+	Budgets Budgets   `json:"budgets"`
+	Vectors []Vector  `json:"vectors"` // tests of the module by itself
 }
 
 // DefaultPlace is the place of a module that names none.
@@ -133,8 +145,8 @@ func (m *Manifest) validate() error {
 		return fmt.Errorf("version is longer than 32 bytes")
 	case len(m.Worlds) == 0:
 		return errors.New("worlds is empty")
-	case len(m.Worlds) > maxList, len(m.Capabilities) > maxList:
-		return fmt.Errorf("worlds or capabilities has more than %d entries", maxList)
+	case len(m.Worlds) > maxList, len(m.Capabilities) > maxList, len(m.Sets) > maxList:
+		return fmt.Errorf("worlds, capabilities or sets has more than %d entries", maxList)
 	case len(m.Config) > maxSettings:
 		return fmt.Errorf("config has more than %d settings", maxSettings)
 	case m.Budgets.Fuel < 0, m.Budgets.MemoryBytes < 0, m.Budgets.OutputBytes < 0:
@@ -155,6 +167,9 @@ func (m *Manifest) validate() error {
 		if slices.ContainsFunc(m.Config[:i], func(o Setting) bool { return o.Key == s.Key }) {
 			return fmt.Errorf("config %q is there twice", s.Key)
 		}
+	}
+	if err := m.checkAudience(); err != nil {
+		return fmt.Errorf("audience: %w", err)
 	}
 	for i := range m.Vectors {
 		if err := m.checkVector(i); err != nil {
@@ -235,4 +250,18 @@ func isName(s string, limit int) bool {
 		}
 	}
 	return s != "" && len(s) <= limit
+}
+
+// capabilitySets is the capability of modules that read sets.
+const capabilitySets = "sets.contains"
+
+// CheckSet returns an error for the name of a set that the module never reads.
+func (m *Manifest) CheckSet(name string) error {
+	switch {
+	case !slices.Contains(m.Capabilities, capabilitySets):
+		return fmt.Errorf("set %q: the module reads no sets", name)
+	case len(m.Sets) > 0 && !slices.Contains(m.Sets, name):
+		return fmt.Errorf("set %q: the module reads the sets %s", name, strings.Join(m.Sets, ", "))
+	}
+	return nil
 }

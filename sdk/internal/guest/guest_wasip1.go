@@ -106,7 +106,7 @@ func configure(n int32) int64 {
 		var one abi.Configured
 		one, err = worlds[i].configure(config)
 		all.Idle = append(all.Idle, one.Idle...)
-		if len(one.About.Grasps) > 0 || one.About.Criteria != "" || one.About.Curation != "" || one.About.Writes != abi.WritesUnsaid {
+		if one.About.Says() {
 			all.About = one.About
 		}
 	}

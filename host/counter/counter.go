@@ -1,0 +1,156 @@
+// Package counter counts the events that clients send, by kind, author, address and the reason of a
+// refusal. It writes a line to the log for each minute with many events or refusals, so that a wave
+// of equal events leaves one line and not thousands.
+//
+// Invariants:
+//
+//  1. The memory is bounded, whoever sends what: only the keys with most are remembered.
+//  2. Counting does not wait for anything but other counts.
+package counter
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"talon/host"
+	"talon/host/bound"
+)
+
+const (
+	// A minute with fewer events and fewer refusals leaves no line.
+	manyEvents   = 1000
+	manyRefusals = 20
+
+	remembered = 1000   // kinds, authors, addresses and reasons of a minute
+	ofDay      = 10_000 // addresses of a day
+	shown      = 3      // of each in a line
+	maxReason  = 80     // bytes
+)
+
+// Ingest takes events.
+type Ingest interface {
+	Submit(ctx context.Context, it *host.Item) error
+}
+
+// Counter counts what passes through it to Ingest. Its methods may be called by many goroutines.
+type Counter struct {
+	next Ingest
+	log  *slog.Logger
+	now  func() time.Time
+
+	mu              sync.Mutex // guards the fields below
+	events, refused int64
+	kinds           bound.Largest[host.Kind]
+	authors         bound.Largest[host.PubKey]
+	addresses       bound.Largest[netip.Addr]
+	reasons         bound.Largest[string]
+	day             int64                     // since the epoch, of what follows
+	bytes           bound.Largest[netip.Addr] // of accepted events
+}
+
+// New returns a counter in front of next.
+func New(next Ingest, log *slog.Logger, now func() time.Time) *Counter {
+	t := &Counter{next: next, log: log, now: now}
+	t.kinds.Size, t.authors.Size, t.addresses.Size, t.reasons.Size = remembered, remembered, remembered, remembered
+	t.bytes.Size = ofDay
+	return t
+}
+
+// Submit passes an item on, and counts its verdict.
+func (t *Counter) Submit(ctx context.Context, it *host.Item) error {
+	done, e, addr := it.Done, it.Event, netip.Addr{}
+	if it.Source != nil {
+		addr = it.Source.Addr
+	}
+	it.Done = func(v host.Verdict, err error) {
+		if err == nil {
+			t.count(e, addr, v)
+		}
+		done(v, err)
+	}
+	return t.next.Submit(ctx, it)
+}
+
+func (t *Counter) count(e *host.Event, addr netip.Addr, v host.Verdict) {
+	today := t.now().Unix() / (24 * 60 * 60)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.events++
+	t.kinds.Add(e.Kind, 1)
+	t.authors.Add(e.PubKey, 1)
+	if addr.IsValid() {
+		t.addresses.Add(addr, 1)
+	}
+	if v.Code == host.Rejected || v.Code == host.ShadowRejected {
+		t.refused++
+		t.reasons.Add(strings.ToValidUTF8(v.Reason[:min(len(v.Reason), maxReason)], ""), 1)
+		return
+	}
+	if t.day != today {
+		t.day = today
+		t.bytes.Reset()
+	}
+	if addr.IsValid() && (v.Code == host.Stored || v.Code == host.Held) {
+		t.bytes.Add(addr, int64(len(e.JSON)))
+	}
+}
+
+// Addresses returns the addresses from which most bytes of events were accepted since midnight UTC.
+func (t *Counter) Addresses(limit int) []bound.Count[netip.Addr] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.day != t.now().Unix()/(24*60*60) {
+		return nil
+	}
+	return t.bytes.Top(limit)
+}
+
+// Run writes a line for each minute with many events or refusals, until ctx ends.
+func (t *Counter) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			t.sum()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// sum writes the line of a minute, if there is one, and begins the next minute.
+func (t *Counter) sum() {
+	t.mu.Lock()
+	many := t.events >= manyEvents || t.refused >= manyRefusals
+	args := []any{
+		"events", t.events, "refused", t.refused, "reasons", text(t.reasons.Top(shown)),
+		"kinds", text(t.kinds.Top(shown)), "authors", text(t.authors.Top(shown)), "addresses", text(t.addresses.Top(shown)),
+	}
+	t.events, t.refused = 0, 0
+	t.kinds.Reset()
+	t.authors.Reset()
+	t.addresses.Reset()
+	t.reasons.Reset()
+	t.mu.Unlock()
+	if many {
+		t.log.Info("events of a minute", args...)
+	}
+}
+
+// text returns keys with their counts, such as "1 × 300, 7 × 20".
+func text[K comparable](list []bound.Count[K]) string {
+	var b strings.Builder
+	for i, c := range list {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%v × %d", c.Key, c.N)
+	}
+	return b.String()
+}

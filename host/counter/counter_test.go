@@ -1,0 +1,77 @@
+package counter
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"talon/host"
+)
+
+// judge refuses events of kind 7.
+type judge struct{}
+
+func (judge) Submit(_ context.Context, it *host.Item) error {
+	v := host.Verdict{Code: host.Stored}
+	if it.Event.Kind == 7 {
+		v = host.Verdict{Code: host.Rejected, Reason: "blocked: " + strings.Repeat("é", 100)}
+	}
+	it.Done(v, nil)
+	return nil
+}
+
+// TestCounter: a wave leaves one line, a quiet minute none, and addresses count their accepted bytes of
+// the day.
+func TestCounter(t *testing.T) {
+	var log bytes.Buffer
+	now := time.Unix(1_700_000_000, 0)
+	counter := New(judge{}, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now })
+	answers := 0
+	send := func(n int, kind host.Kind, author, address byte) {
+		for range n {
+			err := counter.Submit(t.Context(), &host.Item{
+				Event:  &host.Event{PubKey: host.PubKey{author}, Kind: kind, JSON: make([]byte, 100)},
+				Source: &host.Source{Addr: netip.AddrFrom4([4]byte{192, 0, 2, address})},
+				Done:   func(host.Verdict, error) { answers++ },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send(19, 7, 1, 1)
+	counter.sum()
+	if log.Len() > 0 {
+		t.Errorf("a quiet minute: %s", &log)
+	}
+	send(15, 7, 1, 1)
+	send(10, 7, 2, 2)
+	send(5, 1, 2, 2)
+	counter.sum()
+	line := log.String()
+	for _, want := range []string{"events=30 refused=25", `reasons="blocked: é`, `× 25"`, `kinds="7 × 25, 1 × 5"`, `addresses="192.0.2.1 × 15, 192.0.2.2 × 15"`, host.PubKey{1}.String() + " × 15"} {
+		if !strings.Contains(line, want) && !(strings.HasPrefix(want, "addresses") && strings.Contains(line, `addresses="192.0.2.2 × 15, 192.0.2.1 × 15"`)) {
+			t.Errorf("the line lacks %s: %s", want, line)
+		}
+	}
+	if strings.Count(line, "\n") != 1 || answers != 49 {
+		t.Errorf("%d answers, log: %s", answers, line)
+	}
+	if got := counter.Addresses(10); len(got) != 1 || got[0].Key != netip.MustParseAddr("192.0.2.2") || got[0].N != 500 {
+		t.Errorf("addresses: %v", got)
+	}
+	now = now.Add(24 * time.Hour)
+	if got := counter.Addresses(10); len(got) != 0 {
+		t.Errorf("addresses of a new day: %v", got)
+	}
+	for i := range 100_000 {
+		counter.count(&host.Event{PubKey: host.PubKey{byte(i), byte(i >> 8), byte(i >> 16)}, Kind: host.Kind(i)}, netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), host.Verdict{Code: host.Stored})
+	}
+	if n := len(counter.authors.Top(1 << 20)); n > 2*remembered {
+		t.Errorf("%d authors are remembered", n)
+	}
+}

@@ -1,0 +1,300 @@
+package enforce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"talon/host"
+	"talon/host/ingest"
+	"talon/host/moderation"
+	"talon/host/moderation/enforce"
+	"talon/host/store"
+	"talon/host/store/storetest"
+)
+
+// rig is a store with a pipeline and an enforcer.
+type rig struct {
+	*testing.T
+	db       *store.Store
+	log      *moderation.Log
+	pipeline *ingest.Pipeline
+	enforcer *enforce.Enforcer
+	now      atomic.Int64
+	failing  atomic.Int64 // takedowns that fail
+	downs    atomic.Int64 // takedowns
+}
+
+type anything struct{}
+
+func (anything) Admit(context.Context, *host.Item, *host.FactReader, int64) (host.Ruling, error) {
+	return host.Ruling{Action: host.Accept}, nil
+}
+
+type realStore struct{ *store.Store }
+
+func (s realStore) Begin() (ingest.Tx, error) { return s.Store.Begin() }
+
+// counted counts takedowns, and fails some.
+type counted struct {
+	*ingest.Pipeline
+	r *rig
+}
+
+var errPlanted = errors.New("planted")
+
+func (p counted) TakeDown(ctx context.Context, t host.Takedown) (host.TakedownOutcome, error) {
+	p.r.downs.Add(1)
+	if p.r.failing.Add(-1) >= 0 {
+		return host.TakedownOutcome{}, errPlanted
+	}
+	return p.Pipeline.TakeDown(ctx, t)
+}
+
+type facts struct{ *store.Store }
+
+func (f facts) Query(context.Context, host.Filter) ([][]byte, error) { return nil, nil }
+
+func newRig(t *testing.T) *rig {
+	r := &rig{T: t}
+	r.now.Store(1000)
+	var err error
+	if r.db, err = store.Open(t.Context(), t.TempDir(), store.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.db.Close() })
+	r.start()
+	return r
+}
+
+// start runs a pipeline and an enforcer until the end of the test, or stop.
+func (r *rig) start() (stop func()) {
+	now := func() time.Time { return time.Unix(r.now.Load(), 0) }
+	r.log = new(moderation.Log)
+	rows, err := r.db.Moderation(r.Context(), 0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.log.Apply(rows)
+	r.pipeline = ingest.New(ingest.Config{
+		Verify: func(*host.Event) error { return nil }, Policy: anything{}, Store: realStore{r.db}, Facts: facts{r.db},
+		Moderation: r.log, Log: slog.New(slog.DiscardHandler), Now: now, Workers: 2, Queue: 64, Batch: 64,
+	})
+	r.enforcer = enforce.New(enforce.Config{Log: r.log, Store: r.db, Pipeline: counted{r.pipeline, r}, Logger: slog.New(slog.DiscardHandler), Now: now})
+	ctx, cancel := context.WithCancel(context.Background())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- r.pipeline.Run(ctx, nil) }()
+	go func() { second <- r.enforcer.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if !stopped {
+			stopped = true
+			cancel()
+			if err := errors.Join(<-first, <-second); err != nil {
+				r.Error(err)
+			}
+		}
+	}
+	r.Cleanup(stop)
+	return stop
+}
+
+// put stores events, in one transaction.
+func (r *rig) put(list ...*host.Event) {
+	r.Helper()
+	tx, err := r.db.Begin()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, e := range list {
+		if _, err := tx.Put(e, 10); err != nil {
+			r.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) moderate(row moderation.Row) enforce.Progress {
+	r.Helper()
+	_, sum, err := r.enforcer.Moderate(r.Context(), []moderation.Row{row}, func(enforce.Progress) {})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return sum
+}
+
+func (r *rig) want(events, hidden int64) {
+	r.Helper()
+	list, err := r.db.HiddenAfter(r.Context(), 0, 100_000)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if n := r.stored(); n != events || int64(len(list)) != hidden {
+		r.Errorf("%d events stored and %d hidden, want %d and %d", n, len(list), events, hidden)
+	}
+}
+
+// stored returns how many events are stored.
+func (r *rig) stored() int64 {
+	r.Helper()
+	n, err := r.db.Count(r.Context(), []host.Filter{{Limit: -1}}, 0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return n
+}
+
+// until waits until a number of events is stored.
+func (r *rig) until(n int64) {
+	r.Helper()
+	for end := time.Now().Add(30 * time.Second); r.stored() != n; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.Fatalf("%d events are stored, want %d", r.stored(), n)
+		}
+	}
+}
+
+func author(n byte) moderation.Target { return moderation.AuthorTarget(host.PubKey{n}) }
+
+// TestSlices takes down more than a slice of events, also when most have one second and others of
+// that second stay.
+func TestSlices(t *testing.T) {
+	r := newRig(t)
+	var list []*host.Event
+	for n := range 1300 {
+		list = append(list, storetest.Event(n, 1, 1, int64(500+n/1000)), storetest.Event(10_000+n, 2, 1, 500))
+	}
+	r.put(list...)
+	target, err := moderation.ParseTarget(`{"kinds":[1]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := r.moderate(moderation.Row{Action: moderation.Hide, Target: author(1)}); sum.Events != 1300 || sum.Bytes == 0 {
+		t.Errorf("hidden: %+v", sum)
+	}
+	r.want(1300, 1300)
+	count, err := r.enforcer.Count(t.Context(), &moderation.Row{Action: moderation.Purge, Target: target})
+	if err != nil || count.Events != 2600 {
+		t.Errorf("a purge would concern %+v, %v", count, err)
+	}
+	r.moderate(moderation.Row{Action: moderation.Unhide, Target: author(1)})
+	r.want(2600, 0)
+	r.moderate(moderation.Row{Action: moderation.Purge, Target: target})
+	r.want(0, 0)
+}
+
+// TestResume has takedowns fail, and the process end in the middle: the rest is done later.
+func TestResume(t *testing.T) {
+	r := newRig(t)
+	var list []*host.Event
+	for n := range 1200 {
+		list = append(list, storetest.Event(n, 1, 1, int64(n)))
+	}
+	r.put(list...)
+	r.failing.Store(1)
+	_, _, err := r.enforcer.Moderate(t.Context(), []moderation.Row{{Action: moderation.Ban, Target: author(1)}}, func(enforce.Progress) {})
+	if !errors.Is(err, errPlanted) {
+		t.Errorf("a takedown that fails: %v", err)
+	}
+	r.until(0)
+	r.want(0, 1200)
+	// What another process was doing when it ended: the row is in the log, and nothing is taken down.
+	tx, err := r.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := storetest.Event(5000, 3, 1, 5)
+	if _, err := tx.Put(more, 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.AddModeration([]moderation.Row{{Action: moderation.Hide, Target: author(3)}}, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.until(0)
+	r.want(0, 1201)
+}
+
+// TestUntil shows again what a row has hidden that ends by itself, also while nothing ran.
+func TestUntil(t *testing.T) {
+	r := newRig(t)
+	r.put(storetest.Event(1, 1, 1, 5), storetest.Event(2, 2, 1, 5))
+	r.moderate(moderation.Row{Action: moderation.Ban, Target: author(1), Until: 2000})
+	r.moderate(moderation.Row{Action: moderation.Hide, Target: author(2)})
+	r.want(0, 2)
+	r.now.Store(5000)
+	r.start()
+	r.until(1)
+	r.want(1, 1)
+}
+
+// TestOverlap shows that an event which two rows hide stays hidden until both have ended.
+func TestOverlap(t *testing.T) {
+	r := newRig(t)
+	e := storetest.Event(1, 1, 1, 5)
+	r.put(e)
+	r.moderate(moderation.Row{Action: moderation.Hide, Target: author(1)})
+	r.moderate(moderation.Row{Action: moderation.Hide, Target: moderation.EventTarget(e.ID)})
+	r.moderate(moderation.Row{Action: moderation.Unhide, Target: author(1)})
+	r.want(0, 1)
+	r.moderate(moderation.Row{Action: moderation.Unhide, Target: moderation.EventTarget(e.ID)})
+	r.want(1, 0)
+}
+
+// TestTime reports how long it takes to hide, show and purge an author with 10,000 events and 50
+// repositories among 10,000 events of others, and how long others wait for a commit meanwhile.
+func TestTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures")
+	}
+	r := newRig(t)
+	const events, repositories = 10_000, 50
+	var list []*host.Event
+	for n := range events {
+		tags := []host.Tag{{"a", fmt.Sprintf("30617:%s:r%d", host.PubKey{1}, n%repositories)}, {"p", host.PubKey{9}.String()}, {"subject", "x"}, {"t", "bug"}}
+		list = append(list, storetest.Event(n, 1, 1621, int64(n%700), tags...), storetest.Event(20_000+n, 2, 1621, int64(n%700), tags[1:]...))
+	}
+	for n := range repositories {
+		list = append(list, storetest.Event(50_000+n, 1, host.KindAnnouncement, 5, host.Tag{"d", fmt.Sprint("r", n)}))
+	}
+	for part := range slices.Chunk(list, 1000) {
+		r.put(part...)
+	}
+	source := &host.Source{}
+	var waits []time.Duration
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { // somebody who is not concerned
+		defer close(done)
+		for n := 0; ctx.Err() == nil; n++ {
+			answer := make(chan struct{})
+			began := time.Now()
+			err := r.pipeline.Submit(ctx, &host.Item{Event: storetest.Event(100_000+n, 3, 1, 5), Source: source, Done: func(host.Verdict, error) { close(answer) }})
+			if err != nil {
+				return
+			}
+			<-answer
+			waits = append(waits, time.Since(began))
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	for _, action := range []moderation.Action{moderation.Hide, moderation.Unhide, moderation.Purge} {
+		began := time.Now()
+		sum := r.moderate(moderation.Row{Action: action, Target: author(1)})
+		t.Logf("%s: %d events and %d repositories in %v", action, sum.Events, sum.Repositories, time.Since(began).Round(time.Millisecond))
+	}
+	stop()
+	<-done
+	slices.Sort(waits)
+	t.Logf("commits of others: p50 %v, p99 %v, longest %v", waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
+}
