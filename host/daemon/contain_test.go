@@ -19,6 +19,9 @@ import (
 	"talon/host/contain"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
+	"talon/host/repos"
+	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 // shaky is a part of which the first panics.
@@ -113,7 +116,7 @@ func TestPanicInFollower(t *testing.T) {
 type trap struct{}
 
 func (trap) Find(_ context.Context, parts []string, _ githttp.Use) (*gitrepo.Repo, error) {
-	if parts[0] == "trap" {
+	if parts[1] == "trap.git" {
 		panic("planted")
 	}
 	return nil, gitrepo.ErrNotFound
@@ -124,7 +127,7 @@ func (trap) Find(_ context.Context, parts []string, _ githttp.Use) (*gitrepo.Rep
 func TestPanicInGit(t *testing.T) {
 	var log strings.Builder
 	d := New(&config.Config{Connections: 8}, "test", slog.New(slog.NewTextHandler(&log, nil)))
-	git, err := githttp.New(githttp.Config{Prefix: "/", Limits: githttp.DefaultLimits, Log: d.log}, trap{}, nil)
+	git, err := githttp.New(githttp.Config{Prefix: "/", IsPath: repos.IsPath, Limits: githttp.DefaultLimits, Log: d.log}, trap{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +157,14 @@ func TestPanicInGit(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	const refs = ".git/info/refs?service=git-upload-pack"
-	if status, _ := get("/trap/x" + refs); status != http.StatusInternalServerError {
+	owner := "/" + nip19.EncodeNpub(grasp.PubKey{1}) + "/"
+	if status, _ := get(owner + "trap" + refs); status != http.StatusInternalServerError {
 		t.Errorf("git: status %d", status)
 	}
 	if status, _ := get("/trap"); status != http.StatusInternalServerError {
 		t.Errorf("page: status %d", status)
 	}
-	if status, _ := get("/other/x" + refs); status != http.StatusNotFound {
+	if status, _ := get(owner + "other" + refs); status != http.StatusNotFound {
 		t.Errorf("another repository: status %d", status)
 	}
 	if status, body := get("/"); status != http.StatusOK || body != "page" {
