@@ -17,7 +17,7 @@ type Log struct {
 	rows     []Row        // in the order of numbers
 	byTarget map[key]*rules
 	filters  []*rules // of targets of class Filter
-	networks []*rules // of targets of class Network
+	networks networks // of targets of class Network
 	changed  chan struct{}
 }
 
@@ -102,7 +102,7 @@ func (l *Log) Apply(list []Row) {
 			case Filter:
 				l.filters = append(l.filters, t)
 			case Network:
-				l.networks = append(l.networks, t)
+				l.networks.add(r.Target.prefix, t)
 			}
 		}
 		one := *r
