@@ -46,6 +46,7 @@ var allowed = map[string]string{
 	"host/backup":               "internal/durable internal/smallfile",
 	"host/diskspace":            "",
 	"internal/wave":             "",
+	"host/audience":             "host host/wire sdk/grasp",
 	"host/management":           "host host/moderation host/wire internal/recent",
 	"host/counter":              "host host/bound",
 	"host/moderation":           "host host/wire sdk/grasp sdk/nip19",
@@ -296,6 +297,7 @@ var linksC = map[string]string{
 
 // testsLinkC says of which further packages the tests do.
 var testsLinkC = map[string]string{
+	"host/audience":           "a sweep is tried with SQLite",
 	"host/moderation/enforce": "host/store",
 	"host/ingest":             "host/store",
 	"host/repos":              "host/store and host/schnorr",

@@ -67,6 +67,10 @@ type Event struct {
 	// JSON is the event as it is stored and sent: one JSON object with the
 	// seven fields of NIP-01, each once, and no others.
 	JSON []byte
+
+	// Audience says who may receive the event; nil is everybody. It is no part of the text:
+	// the pipeline asks the modules for it, and the store keeps it.
+	Audience *Audience
 }
 
 // ErrID says that an event's id is not the hash of its content.

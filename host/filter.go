@@ -22,10 +22,15 @@ type Filter struct {
 	// Header says that the id, author, time and kind of each event are enough: an answer
 	// may leave the rest empty. Clients cannot set it.
 	Header bool
+
+	// Reader is who reads: a store leaves out what is not for it. Nil is everybody. Clients
+	// cannot set it.
+	Reader *Reader
 }
 
 // TagFilter asks for a tag whose name is the single letter Name and whose value
-// is one of Values. Three names are no letters: [AddressOf], [MaintainerOf] and [WordOf].
+// is one of Values. Four names are no letters: [AddressOf], [MaintainerOf],
+// [WordOf] and [AudienceOf].
 type TagFilter struct {
 	Name   byte
 	Values []string
@@ -44,6 +49,10 @@ const (
 
 	// WordOf asks for the events that a search finds by a word: see [Search].
 	WordOf byte = 5
+
+	// AudienceOf asks for the events whose audience has one of the values: see
+	// [Reader.Values]. Stores make such a condition of [Filter.Reader].
+	AudienceOf byte = 6
 )
 
 // Maintains returns the value of [MaintainerOf] for the announcements of an identifier
@@ -99,6 +108,10 @@ func (t *TagFilter) matches(e *Event) bool {
 		return ok && slices.Contains(t.Values, a.String())
 	case MaintainerOf:
 		return t.maintained(e)
+	case AudienceOf:
+		found := false
+		e.Audience.Each(func(value string) { found = found || slices.Contains(t.Values, value) })
+		return found
 	}
 	for _, tag := range e.Tags {
 		if len(tag) > 1 && len(tag[0]) == 1 && tag[0][0] == t.Name && slices.Contains(t.Values, tag[1]) {

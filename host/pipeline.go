@@ -57,6 +57,16 @@ type Outcome struct {
 type Published struct {
 	Event *Event
 	Seq   int64 // as in Outcome; 0 for an ephemeral event
+
+	// Changed says that the event was stored before, for another audience.
+	Changed bool
+}
+
+// AudienceChange is a change of who may receive a stored event. It is a removal and a
+// publication.
+type AudienceChange struct {
+	Before, After *Event
+	Seq           int64 // of After, as in Outcome
 }
 
 // Selection is the answer to a query by reference: what matched, in the order
@@ -121,10 +131,11 @@ const (
 	ShadowReject               // answer OK true, do not store
 	Hold                       // keep it in purgatory
 	RequireAuth                // refuse it until the client authenticates
+	Restrict                   // only its audience receives it
 )
 
 func (a Action) String() string {
-	return [...]string{"pass", "accept", "reject", "shadow-reject", "hold", "auth-required"}[a]
+	return [...]string{"pass", "accept", "reject", "shadow-reject", "hold", "auth-required", "restrict"}[a]
 }
 
 // Ruling is a policy's decision about one event.
@@ -137,6 +148,8 @@ type Ruling struct {
 	Retry time.Duration // as in Verdict
 
 	Parent string // as in HoldOptions
+
+	Audience *Audience // for Restrict
 }
 
 // ReasonHeld answers an event that is held, where its policy gives no other reason
@@ -199,6 +212,8 @@ type HeldEvent struct {
 
 	// Dependent says that it waits for another held event, not for git data.
 	Dependent bool
+
+	Audience *Audience // as in Event
 }
 
 // Release says what is to be done because git data is complete.
@@ -244,7 +259,7 @@ type Takedown struct {
 // committed.
 type TakedownOutcome struct {
 	Published []Published // hidden events that are shown again
-	Removed   []*Event    // stored events that are not any more
+	Removed   []*Event    // stored events that are not any more, and hidden ones that were purged
 	Held      []HeldChange
 	Purged    int64 // events that were removed for good, hidden ones included
 }

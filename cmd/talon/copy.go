@@ -128,7 +128,15 @@ func (c *copier) run(ctx context.Context) error {
 
 // events copies them oldest first, as they were stored: tombstones follow from deletions.
 func (c *copier) events(ctx context.Context) error {
-	all, err := c.from.Count(ctx, []host.Filter{{Limit: -1}}, 0)
+	all, err := c.from.Count(ctx, []host.Filter{{Limit: -1, Reader: host.Everything}}, 0)
+	if err != nil {
+		return err
+	}
+	withheld := make(map[host.ID]*host.Audience)
+	err = c.from.Withheld(ctx, func(id host.ID, a *host.Audience) error {
+		withheld[id] = a
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -153,7 +161,7 @@ func (c *copier) events(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("an event cannot be read: %w: run `talon check`", err)
 		}
-		if part = append(part, e); len(part) < copyEvents {
+		if part = append(part, e.For(withheld[e.ID])); len(part) < copyEvents {
 			return nil
 		}
 		return flush()
@@ -199,6 +207,7 @@ func (c *copier) purgatory(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("an event in purgatory cannot be read: %w: run `talon check`", err)
 		}
+		e.Audience = h.Audience
 		tx, err := c.to.Begin()
 		if err != nil {
 			return err

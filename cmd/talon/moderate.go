@@ -36,7 +36,6 @@ TARGET is one of these:
   kind:NUMBER             all events of a kind
   192.0.2.0/24            clients from a network
   '{"kinds":[1]}'         events that a filter matches (NIP-01)
-  object:ID               a git object
   event:HEX, author:HEX   the same by hex digits
 
 A ban takes everything that matches out of sight, and refuses later events too. A hide takes what exists out of sight: events up to
@@ -96,7 +95,9 @@ func (f *moderateFlags) rows(action moderation.Action, targets []string, now tim
 			return nil, err
 		}
 		switch class := row.Target.Class(); {
-		case f.purge && (class == moderation.Network || class == moderation.Object):
+		case class == moderation.Object:
+			return nil, fmt.Errorf("%s: this version takes no single git objects down: delete the repositories that have it", row.Target)
+		case f.purge && class == moderation.Network:
 			return nil, fmt.Errorf("%s is nothing that can be removed: ban it without --purge", row.Target)
 		case class == moderation.Network && action == moderation.Hide:
 			return nil, fmt.Errorf("a network cannot be hidden: ban it")

@@ -230,8 +230,10 @@ func (w *takedown) run() {
 	// What is deleted does not come back, and its author may go on.
 	down := all
 	down.hidden, down.reason, down.refused = ofAuthor, "removed by the operator: scam", "blocked: removed by the operator: scam"
-	down.aliceHasMain = w.one // the newest state that is left
+	down.aliceHasMain = w.one                        // the newest state that is left
+	w.moderate("moderate", "hide", w.mallory.npub()) // a delete also removes what is hidden
 	w.moderate("delete", "--author", w.mallory.npub(), "--reason", "scam")
+	w.moderate("moderate", "unhide", w.mallory.npub())
 	w.compare("delete", down)
 	dir := filepath.Join(w.data, "git")
 	if w.other != nil {
@@ -258,8 +260,8 @@ func (w *takedown) run() {
 func (w *takedown) afterRestore(events map[string]*nostr.Event, down seen) {
 	w.st.s.mustStop(w.T)
 	log, err := os.ReadFile(filepath.Join(w.data, "moderation.jsonl"))
-	if err != nil || strings.Count(string(log), "\n") != 9 {
-		w.Fatalf("the copy of the log has %d lines, want 9: %v\n%s", strings.Count(string(log), "\n"), err, log)
+	if err != nil || strings.Count(string(log), "\n") != 11 {
+		w.Fatalf("the copy of the log has %d lines, want 11: %v\n%s", strings.Count(string(log), "\n"), err, log)
 	}
 	old := graspData(w.T)
 	if err := os.WriteFile(filepath.Join(old, "moderation.jsonl"), log, 0o600); err != nil {

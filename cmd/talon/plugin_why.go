@@ -44,6 +44,9 @@ func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
 	}
 	t.row("fuel", why.Ruling.Fuel)
 	t.row("asked", orNone(why.Asked))
+	if a := why.Audience; a != nil {
+		t.row("only for", fmt.Sprintf("%s (%s by %s)", a.Audience, a.Rule, a.Plugin))
+	}
 	for i := range why.Shadow {
 		s := &why.Shadow[i]
 		t.row("in shadow", fmt.Sprintf("%s, fuel %d", withReason(s), s.Fuel))

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/audience"
 	"talon/host/bound"
 	"talon/host/bundle"
 	"talon/host/cluster"
@@ -45,6 +46,8 @@ type Core struct {
 	Space    *diskspace.Watch // nil unless it serves
 
 	Moderation *moderation.Log
+
+	Audiences *audience.Audiences
 
 	log    *slog.Logger
 	copied *moderation.File // the copy of the moderation log
@@ -116,6 +119,10 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
 		return nil, fmt.Errorf("load the plugins: %w", err)
 	}
+	c.Audiences = audience.New(audience.Config{Modules: c.Plugins, Store: db, Log: log, Now: time.Now})
+	if err := c.Audiences.Load(ctx); err != nil {
+		return nil, err
+	}
 	var held semantics.HeldLimits
 	held.SetDefaults()
 	c.Pipeline = ingest.New(ingest.Config{
@@ -130,6 +137,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Users: c.Users,
 
 		Moderation: c.Moderation,
+		Audiences:  c.Audiences,
 
 		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: bound.Share(held.Events)},
 		EachHeld: db.EachHeld,
@@ -206,9 +214,10 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	// Plugins may remember something until the last decision.
 	last, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	stopped := make(chan error, 2)
+	stopped := make(chan error, 3)
 	go func() { stopped <- c.Plugins.Run(last) }()
 	go func() { stopped <- c.copyModeration(last) }()
+	go func() { stopped <- c.Audiences.Run(ctx, c.setAudiences) }()
 	var err error
 	to := committed{c.Plugins, out, c.notify}
 	if db, ok := c.Store.(pg); ok {
@@ -217,7 +226,17 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 		err = c.Pipeline.Run(ctx, to)
 	}
 	stop()
-	return errors.Join(err, <-stopped, <-stopped)
+	return errors.Join(err, <-stopped, <-stopped, <-stopped)
+}
+
+// setAudiences has the pipeline change who receives stored events.
+func (c *Core) setAudiences(ctx context.Context, list []audience.Change) error {
+	changes := make([]ingest.AudienceChange, len(list))
+	for i := range list {
+		changes[i] = ingest.AudienceChange(list[i])
+	}
+	_, err := c.Pipeline.SetAudiences(ctx, changes)
+	return err
 }
 
 // follower is a part that gets commits, by functions of which each may be nil: what is

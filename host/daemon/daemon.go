@@ -188,10 +188,14 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	p.backups.full = core.Space.Full
-	p.enforcer = core.newEnforcer(nil)
+	p.enforcer = core.newEnforcer(p.reconciler.Purged)
 	confirmed := newConfirmation(core.Store, d.cfg.Confirm)
 	p.ticks = d.openTicks(core)
-	rc := d.relayConfig(d.withManagement(core, d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health)), describe(d.cfg, core.Plugins), p.key.PubKey())
+	front := &authGit{
+		next: d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health), service: d.cfg.Service(),
+		verify: schnorr.Verify, reader: core.Plugins.Reader, now: time.Now,
+	}
+	rc := d.relayConfig(d.withManagement(core, front), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
 	rc.Banned = core.banned
 	if d.managed() {
@@ -204,6 +208,8 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		Verify: schnorr.Verify,
 		Policy: confirmed.policy(core.Plugins),
 		Holder: core.Users.Holder,
+
+		Audiences: core.Plugins,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the relay: %w", err)

@@ -147,7 +147,7 @@ func (d *Daemon) openGit(core *Core, f *repos.Reconciler, pages http.Handler) (*
 		Full:      core.Space.Full,
 		IsPath:    repos.IsPath,
 		NotFound:  pages,
-	}, f, f)
+	}, visibleGit{f, core.Audiences}, f)
 }
 
 // orProcessors returns an operator's number, or if it is 0 the given number for each
@@ -180,7 +180,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) bound.Holder { return core.Users.Holder(d.client(r).Addr, nil) },
 		Log:         d.log,
-	}, web.Deps{Facts: facts{core.Store}, Git: repositories, Code: reader})
+	}, web.Deps{Facts: publicFacts{core.Store}, Git: publicGit{repositories, core.Audiences}, Code: reader})
 }
 
 // searchOf tells the pages how the hunt goes, if there is one.

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/audience"
 	"talon/host/config"
 	"talon/host/ingest"
 	"talon/host/moderation"
@@ -24,6 +25,7 @@ import (
 	"talon/host/store/postgres"
 	"talon/host/store/semantics"
 	"talon/host/users"
+	"talon/host/wire"
 )
 
 // Store is a database as the parts of Talon need it, each by its own interface. All
@@ -68,6 +70,9 @@ type Store interface {
 	// Export yields every stored event, oldest first; yield may wait.
 	Export(ctx context.Context, yield func(json []byte) error) error
 
+	// Withheld yields each stored event that is not for everybody, in no order; yield may wait.
+	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
+
 	// Check compares everything that is stored with everything else, and reports each
 	// problem. It returns how many stored events it looked at.
 	Check(ctx context.Context, verify func(*host.Event) error, report func(problem string)) (checked int64, err error)
@@ -89,7 +94,7 @@ const (
 // [users.About] and [orphans.About].
 
 // Knowledge lists all sorts of it, for talon copy.
-var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About, orphans.About}
+var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, knownGit, users.About, orphans.About, audience.About}
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
@@ -176,11 +181,78 @@ func readers(cfg *config.Config) int {
 	return cfg.Readers
 }
 
-// facts is the store as those see it who only read.
+// facts is the store as the host and its modules see it, who only read: with the events that are not
+// for everybody.
 type facts struct{ Store }
 
 // Query returns the events that match, newest first.
 func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	filter.Reader = host.Everything
+	return query(ctx, f.Store, filter)
+}
+
+// publicFacts is the store as everybody sees it.
+type publicFacts struct{ Store }
+
+// Get returns the JSON of the stored event with this id, nil if there is none for everybody.
+func (f publicFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
+	found, err := f.Query(ctx, host.Filter{IDs: []host.ID{id}, Limit: 1})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// Query returns the events for everybody that match, newest first.
+func (f publicFacts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	filter.Reader = nil
+	return query(ctx, f.Store, filter)
+}
+
+// Held returns the JSON of the held event with this id, nil if there is none for everybody.
+func (f publicFacts) Held(ctx context.Context, id host.ID) ([]byte, error) {
+	h, ok, err := f.HeldEvent(ctx, id)
+	if err != nil || !ok || h.Audience != nil {
+		return nil, err
+	}
+	return h.JSON, nil
+}
+
+// HeldBy returns the held events for everybody that match, newest first.
+func (f publicFacts) HeldBy(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	found, err := f.Store.HeldBy(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	var list [][]byte
+	for _, text := range found {
+		e, err := wire.ParseEvent(text)
+		if err != nil {
+			return nil, err
+		}
+		public, err := f.Held(ctx, e.ID)
+		if err != nil {
+			return nil, err
+		}
+		if public != nil {
+			list = append(list, text)
+		}
+	}
+	return list, nil
+}
+
+// Referenced reports whether an event for everybody names the id or address.
+func (f publicFacts) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
+	for _, name := range []byte(host.ReferenceTags) {
+		found, err := f.Query(ctx, host.ReferenceFilter(name, idOrAddress))
+		if err != nil || len(found) > 0 {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+func query(ctx context.Context, f Store, filter host.Filter) ([][]byte, error) {
 	found, err := f.Select(ctx, []host.Filter{filter}, time.Now().Unix())
 	if err != nil {
 		return nil, err

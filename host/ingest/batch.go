@@ -80,7 +80,7 @@ func (b *batch) carryOut(e *entry) {
 		b.release(e)
 		return
 	}
-	event := e.item.Event
+	event := e.accepted()
 	b.bytes += len(event.JSON)
 	switch {
 	case e.verdict != nil:
@@ -111,7 +111,7 @@ func (b *batch) refuse(e *entry) {
 func (b *batch) write(e *entry) {
 	a := answer{entry: e, written: true}
 	if b.open() {
-		event, now := e.item.Event, b.w.cfg.Now().Unix()
+		event, now := e.accepted(), b.w.cfg.Now().Unix()
 		var out host.Outcome
 		if e.hold != nil {
 			h := *e.hold
@@ -231,6 +231,9 @@ func (b *batch) finish() {
 
 // note remembers what a commit has changed.
 func (b *batch) note() {
+	if a := b.w.cfg.Audiences; a != nil {
+		a.Committed(b.published, b.removed, b.held)
+	}
 	for _, pub := range b.published {
 		if pub.Seq != 0 {
 			b.w.recent.add(pub.Event.ID)

@@ -12,6 +12,8 @@ type decision struct {
 	verdict *host.Verdict     // set if the item ends without being written
 	hold    *host.HoldOptions // set if the item goes into purgatory
 	note    string            // for the sender of what is stored or held
+	event   *host.Event       // with its audience; nil if it is for everybody
+	asked   uint64            // version of the audiences
 	err     error             // the host failed
 	reads   host.Reads        // what the decision rests on
 	waited  string            // the module that it waited for longest
@@ -24,7 +26,8 @@ type decision struct {
 //  3. refuseEarly: purgatory has room, if the event may have to wait there;
 //  4. Policy.Admit: the modules;
 //  5. hold: how the event waits, if a module holds it;
-//  6. stateNote: what the answer says of the refs of a state.
+//  6. audience: who may receive the event;
+//  7. stateNote: what the answer says of the refs of a state.
 //
 // All of them read facts through one reader, which notes the reads: the decision holds as
 // long as the facts do. decide is called again for an entry whose facts have changed. It
@@ -79,6 +82,9 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		e.verdict = &host.Verdict{Code: host.AuthRequired, Reason: ruling.Reason}
 	default:
 		e.verdict = &host.Verdict{Code: host.Rejected, Reason: ruling.Reason, Retry: ruling.Retry}
+	}
+	if e.verdict == nil && e.err == nil {
+		e.err = p.audience(ctx, e, facts, now.Unix())
 	}
 	if e.verdict == nil && e.err == nil {
 		e.note, e.err = stateNote(ctx, e.item, facts)

@@ -89,6 +89,20 @@ func (tx *memoryTx) Put(e *host.Event, now int64) (host.Outcome, error) {
 	return out, nil
 }
 
+func (tx *memoryTx) SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error) {
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	old := tx.m.events[id]
+	if old == nil || old.Audience.Equal(a) {
+		return nil, nil
+	}
+	tx.m.seq++
+	out := &host.AudienceChange{Before: old, After: old.For(a), Seq: tx.m.seq}
+	tx.removed = append(tx.removed, old)
+	tx.added = append(tx.added, out.After)
+	return out, nil
+}
+
 func (tx *memoryTx) Sweep(now int64, limit int) ([]*host.Event, error) {
 	tx.m.mu.Lock()
 	defer tx.m.mu.Unlock()

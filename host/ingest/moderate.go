@@ -112,6 +112,9 @@ func (p *Pipeline) TakeDown(ctx context.Context, t host.Takedown) (out host.Take
 	if err := p.perform(ctx, o); err != nil {
 		return host.TakedownOutcome{}, fmt.Errorf("take events down: %w", err)
 	}
+	if a := p.cfg.Audiences; a != nil && len(out.Published) > 0 {
+		a.Unsettle()
+	}
 	return out, nil
 }
 

@@ -71,6 +71,7 @@ type Tx interface {
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
 
 	// TakeDown hides, purges or shows events.
 	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
@@ -118,6 +119,25 @@ type Follower interface {
 	Follow(removed []*host.Event, held []host.HeldChange)
 }
 
+// Audiences says who may receive an event. It may be called by several workers concurrently.
+type Audiences interface {
+	// Audience returns nil for everybody. What it reads it reads through facts.
+	Audience(ctx context.Context, e *host.Event, facts *host.FactReader, now int64) (*host.Audience, error)
+
+	// With returns the audience of an event whose own is given, and that may also belong to the
+	// repositories of events of the open batch.
+	With(e *host.Event, own *host.Audience, pending []*host.Event) *host.Audience
+
+	// Version changes when other modules answer.
+	Version() uint64
+
+	// Unsettle says that stored events may have answers of older settings.
+	Unsettle()
+
+	// Committed follows commits, before a decision can rest on them. It does not wait.
+	Committed(published []host.Published, removed []*host.Event, held []host.HeldChange)
+}
+
 // Users is the set of known people (package users).
 type Users interface {
 	// Knows reports whether an event may use the part for known people.
@@ -137,6 +157,9 @@ type Config struct {
 	Facts  host.Facts     // committed state
 	Held   host.HeldFacts // and of purgatory; nil if there is none: what a policy would hold is refused
 	Quota  Quota          // optional
+
+	// Audiences says who may receive an event; nil: everybody receives every event.
+	Audiences Audiences
 
 	// Users knows who may use the part for known people; nil knows nobody.
 	Users Users

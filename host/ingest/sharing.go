@@ -115,6 +115,9 @@ func (w *writer) noteOthers(c host.Commit) {
 		w.learnModeration(c.Moderation)
 	}
 	w.quotas.committed(c.Held, nil)
+	if a := w.cfg.Audiences; a != nil {
+		a.Committed(c.Published, c.Removed, c.Held)
+	}
 	// The others learn of it before a decision can be of this version.
 	w.notify(func() { w.shared.remote(c) })
 	if c.Plugins != 0 {

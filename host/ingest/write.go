@@ -173,7 +173,7 @@ func (w *writer) stale(e *entry) bool {
 	switch {
 	case !w.current(e):
 		return false // it is answered with the error
-	case e.version < w.history.switched:
+	case e.version < w.history.switched, w.audienceChanged(e):
 		return true
 	case len(e.open) > 0 && e.failures != w.failures:
 		return true // it saw what was never committed

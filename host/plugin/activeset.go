@@ -18,6 +18,8 @@ type activeSet struct {
 
 	chains [chains]chain
 
+	audiences audiences
+
 	about []host.Description // of those that enforce and say something
 
 	generations []*generation // everything it keeps alive
@@ -25,7 +27,7 @@ type activeSet struct {
 }
 
 // chains is how many policy functions there are; a guest.Func below it is one.
-const chains = int(guest.Push) + 1
+const chains = int(guest.Audience) + 1
 
 // newActiveSet makes an active set of generations that are in order.
 func newActiveSet(generations []*generation, fallback *generation, ended func(*activeSet)) *activeSet {
@@ -64,6 +66,7 @@ func newActiveSet(generations []*generation, fallback *generation, ended func(*a
 			}
 		}
 	}
+	l.audiences = newAudiences(&l.chains[guest.Audience])
 	return l
 }
 

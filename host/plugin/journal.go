@@ -25,8 +25,8 @@ type journal struct {
 	mu      sync.Mutex // guards the fields below
 	ring    []entry    // entry n stands at (n-1) % maxEntries; grows up to there
 	newest  uint64
-	buckets []uint64                        // by hash: the newest entry, or 0; made with the first entry
-	last    [host.RequireAuth + 1]*decision // by action: which the next entries may share
+	buckets []uint64                     // by hash: the newest entry, or 0; made with the first entry
+	last    [host.Restrict + 1]*decision // by action: which the next entries may share
 }
 
 // entry is the last decision about an event.
@@ -35,7 +35,8 @@ type entry struct {
 	at    int64 // unix seconds
 	fuel  int64
 	*decision
-	older uint64 // the entry before it in its bucket, or 0
+	audience *Opinion // who may receive it; nil: everybody
+	older    uint64   // the entry before it in its bucket, or 0
 }
 
 // decision is immutable: most entries share that of an earlier one.
@@ -89,10 +90,10 @@ func (j *journal) add(t *trace) {
 	}
 	bucket := j.bucket(event)
 	if e := j.lookup(*bucket, event); e != nil {
-		e.at, e.fuel, e.decision = t.now, t.fuel, shared
+		e.at, e.fuel, e.decision, e.audience = t.now, t.fuel, shared, nil
 		return
 	}
-	e := entry{*event, t.now, t.fuel, shared, *bucket}
+	e := entry{*event, t.now, t.fuel, shared, nil, *bucket}
 	if at := j.newest % j.maxEntries; at == uint64(len(j.ring)) {
 		j.ring = append(j.ring, e)
 	} else {
@@ -100,6 +101,20 @@ func (j *journal) add(t *trace) {
 	}
 	j.newest++
 	*bucket = j.newest
+}
+
+// addAudience notes who may receive an event about which a decision is noted.
+func (j *journal) addAudience(t *trace) {
+	if j.maxEntries == 0 || t.ruling.Action != host.Restrict {
+		return
+	}
+	said := saidBy(t.by, t.ruling, t.fuel)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	event := &t.item.Event.ID
+	if e := j.lookup(*j.bucket(event), event); e != nil {
+		e.audience = &said
+	}
 }
 
 // bucket returns the newest entry of the bucket of an event. REQUIRES: mu.
@@ -151,7 +166,8 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 			Plugin: e.ruling.Module, Generation: e.number, Action: e.ruling.Action.String(),
 			Rule: e.ruling.Rule, Reason: e.ruling.Reason, Fuel: e.fuel,
 		},
-		Asked:  e.asked,
-		Shadow: e.opinions,
+		Asked:    e.asked,
+		Shadow:   e.opinions,
+		Audience: e.audience,
 	}, true
 }

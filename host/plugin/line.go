@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"talon/host"
+	"talon/host/plugin/guest"
 	"talon/sdk/abi"
 	"talon/sdk/abi/manifest"
 )
@@ -50,7 +51,9 @@ func (s *liner) addQuestion(l *manifest.Decision, q *question) bool {
 	l.Service = manifest.VectorService{Domain: s.service.Domain, PRs: s.service.PRs, Operator: s.service.Operator}
 	switch {
 	case q.item != nil:
-		l.Source = s.mask.source(q.item)
+		if q.function == guest.Admit {
+			l.Source = s.mask.source(q.item)
+		}
 		text := q.item.Event.JSON
 		if text == nil {
 			text = q.item.Event.AppendJSON(nil)
@@ -94,6 +97,9 @@ func (s *liner) addAnswer(l *manifest.Decision, t *trace) bool {
 		r.Module = s.plugin
 	}
 	l.Want, l.By = manifest.VectorWant{Action: r.Action.String(), Rule: r.Rule, Reason: r.Reason}, r.Module
+	if a := r.Audience; a != nil {
+		l.Want.Keys, l.Want.Set = manifest.Keys(a.Keys), ownSet(a.Set)
+	}
 	return true
 }
 

@@ -163,7 +163,7 @@ func TestSampleLines(t *testing.T) {
 	admit, ask, connect, push := list[0], list[1], list[2], list[3]
 	if e := admit.Event; e.ID != (manifest.Key{1}) || e.Content != "hello\n\"<you>\"" || e.Tags[0][1] != "<nostr> & co" || admit.Now != now ||
 		admit.Source.Origin != "client" || admit.Source.Address != "192.0.2.7" || admit.Source.Authed[0] != (manifest.Key{5}) ||
-		admit.Want != (manifest.VectorWant{Action: "reject", Rule: "no", Reason: "blocked: <no>"}) || *admit.Service != (manifest.VectorService{Domain: "relay.test", PRs: true, Operator: manifest.Key{7}}) {
+		!reflect.DeepEqual(admit.Want, manifest.VectorWant{Action: "reject", Rule: "no", Reason: "blocked: <no>"}) || *admit.Service != (manifest.VectorService{Domain: "relay.test", PRs: true, Operator: manifest.Key{7}}) {
 		t.Errorf("%+v", admit)
 	}
 	if len(ask.Filters) != 1 || ask.Verb != "count" || ask.Client.Address != "2001:db8::7" || ask.Client.UserAgent != "<b>" || ask.Want.Action != "shadow-reject" {
@@ -269,7 +269,7 @@ func TestSamplePlugin(t *testing.T) {
 	x.heard("guard", host.Ruling{Action: host.Reject, Rule: "r", Reason: "blocked: r"})
 	x.admit(note(3, "in shadow"), accepted)
 	list := vectors(t, s)
-	if len(list) != 2 || list[0].Want != (manifest.VectorWant{Action: "pass", Rule: "shrug"}) || len(list[0].Stored) != 0 ||
+	if len(list) != 2 || !reflect.DeepEqual(list[0].Want, manifest.VectorWant{Action: "pass", Rule: "shrug"}) || len(list[0].Stored) != 0 ||
 		list[1].Want.Rule != "r" || len(list[1].Stored) != 1 {
 		t.Errorf("%+v", list)
 	}

@@ -121,6 +121,7 @@ type Opinion struct {
 	Action     string `json:"action"`
 	Rule       string `json:"rule"`
 	Reason     string `json:"reason,omitempty"`
+	Audience   string `json:"audience,omitempty"` // of an event that not everybody receives
 	Fuel       int64  `json:"fuel"`
 }
 
@@ -136,4 +137,7 @@ type Why struct {
 
 	// Shadow are the opinions of plugins in shadow mode.
 	Shadow []Opinion `json:"shadow,omitempty"`
+
+	// Audience is who may receive the event; nil: everybody, or it was not accepted.
+	Audience *Opinion `json:"audience,omitempty"`
 }

@@ -155,6 +155,8 @@ type Row struct {
 	Network []byte // the key of where it came from, nil for none: see NetworkOf
 	Known   bool   // it is in the part for known people
 
+	Audience *host.Audience // as in the event
+
 	event  *host.Event
 	parsed bool
 }
@@ -164,7 +166,9 @@ func (r *Row) Event() *host.Event {
 	if !r.parsed {
 		r.parsed = true
 		if e, err := wire.ParseEvent(r.JSON); err == nil {
-			r.event = e
+			if r.event = e; r.Audience != nil {
+				r.event = e.For(r.Audience)
+			}
 		}
 	}
 	return r.event

@@ -78,6 +78,10 @@ func purge(rows Rows, ids []host.ID, out *host.TakedownOutcome) error {
 	}
 	for _, h := range hidden {
 		refused = append(refused, semantics.RefusedID{ID: h.ID, CreatedAt: h.CreatedAt})
+		// It counted for the refs of repositories until now.
+		if e := (&Row{JSON: h.JSON}).Event(); e != nil {
+			out.Removed = append(out.Removed, e)
+		}
 	}
 	if err := rows.RemoveHidden(hidden); err != nil {
 		return err
@@ -109,7 +113,7 @@ func show(rows Rows, ids []host.ID, now int64, out *host.TakedownOutcome) error 
 		if err := rows.RemoveHidden([]semantics.Hidden{h}); err != nil {
 			return err
 		}
-		e := (&Row{JSON: h.JSON}).Event()
+		e := (&Row{JSON: h.JSON, Audience: h.Audience}).Event()
 		if e == nil {
 			continue
 		}

@@ -23,7 +23,7 @@ func (c *conn) stored(filters []host.Filter) []host.Filter {
 		f.Limit = min(f.Limit, l.MaxLimit)
 		ask = append(ask, f)
 	}
-	return ask
+	return c.readBy(ask)
 }
 
 func (c *conn) now() int64 { return c.relay.cfg.Now().Unix() }

@@ -70,6 +70,7 @@ func (c *conn) authenticate(e *host.Event) string {
 		client.Authed = c.authed
 		c.client = &client
 	}
+	c.relay.index.prove(c)
 	c.recognise()
 	return ""
 }

@@ -63,12 +63,25 @@ type Deps struct {
 	Store  Store
 	Policy Policy // nil allows everything
 
+	// Audiences says what readers receive of the events that are not for everybody; nil: nobody
+	// receives any.
+	Audiences Audiences
+
 	// Verify checks an event's id and signature, for AUTH.
 	Verify func(*host.Event) error
 
 	// Holder returns who a client is to the limits that all share, by its address and the
 	// keys that it has proven. Nil knows nobody.
 	Holder func(addr netip.Addr, proven []host.PubKey) bound.Holder
+}
+
+// Audiences says who receives events that are not for everybody. It must not block.
+type Audiences interface {
+	// Reader returns who reads with keys that a client has proven, nil without keys.
+	Reader(keys []host.PubKey) *host.Reader
+
+	// InAudienceSet reports whether a key is a member of the set of an audience.
+	InAudienceSet(set string, key host.PubKey) bool
 }
 
 // Config configures a relay.

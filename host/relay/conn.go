@@ -146,6 +146,7 @@ func (c *conn) endLocked(e *closeReason) {
 // finish says goodbye, if there is someone to hear it, and closes.
 func (c *conn) finish(err error) {
 	c.unsubscribeAll()
+	c.relay.index.forgetConn(c)
 	c.closeSessions()
 	c.relay.reassembly.release(c)
 

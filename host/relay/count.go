@@ -21,6 +21,7 @@ func (c *conn) count(ctx context.Context, id string, filters []host.Filter) {
 			ask = append(ask, f)
 		}
 	}
+	ask = c.readBy(ask)
 	var n int64
 	var err error
 	if len(ask) > 0 {

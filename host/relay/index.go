@@ -19,6 +19,9 @@ type index struct {
 	buckets map[key]*bucket
 	subs    int
 
+	proven  map[*conn]*provenConn
+	readers map[host.PubKey]map[*conn]struct{}
+
 	// These belong to match.
 	looked uint64   // counts events
 	words  []string // of the event
@@ -68,7 +71,12 @@ type key struct {
 	value string // of a tag, or the bytes of an id, author or kind
 }
 
-func newIndex() *index { return &index{buckets: make(map[key]*bucket)} }
+func newIndex() *index {
+	return &index{
+		buckets: make(map[key]*bucket),
+		proven:  make(map[*conn]*provenConn), readers: make(map[host.PubKey]map[*conn]struct{}),
+	}
+}
 
 // count returns how many keys a filter has under a condition.
 func (c choice) count(f *host.Filter) int {
@@ -119,6 +127,9 @@ func (x *index) add(s, old *subscription, filters []host.Filter) {
 		x.removeLocked(old)
 	}
 	x.subs++
+	if p := x.proven[s.conn]; p != nil {
+		p.subs[s] = struct{}{}
+	}
 	for i := range s.watches {
 		x.register(&s.watches[i])
 	}
@@ -279,6 +290,9 @@ func (x *index) remove(s *subscription) {
 // removeLocked takes a subscription out. REQUIRES: x.mu.
 func (x *index) removeLocked(s *subscription) {
 	x.subs--
+	if p := x.proven[s.conn]; p != nil {
+		delete(p.subs, s)
+	}
 	for i := range s.watches {
 		w := &s.watches[i]
 		x.searches -= w.words()

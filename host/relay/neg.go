@@ -77,6 +77,10 @@ func (c *conn) newSession(ctx context.Context, f host.Filter) (_ *negSession, re
 	l := &c.relay.cfg.Limits
 	ctx, cancel := context.WithTimeout(ctx, negBuildFactor*l.QueryTime)
 	defer cancel()
+	reader := c.reader()
+	if f.Limit >= 0 {
+		f.Reader = reader // the newest of all that the client receives
+	}
 	snap, cost, err := c.relay.snapshots.acquire(ctx, f)
 	for range maxYields {
 		if !errors.Is(err, errSnapshotsFull) || !c.relay.pots.records.Yield(c.holder()) {
@@ -95,15 +99,48 @@ func (c *conn) newSession(ctx context.Context, f host.Filter) (_ *negSession, re
 	}
 	s.snap = snap
 	c.spent.charge(int64(cost))
-	if refused := c.takeRecords(s, snap.set.Len()); refused != "" {
+	set := snap.set
+	if reader != nil && f.Limit < 0 {
+		own, err := c.ownRecords(ctx, f, reader)
+		switch {
+		case errors.Is(err, errTooManyRecords), err == nil && set.Len()+len(own) > l.NegRecords:
+			return nil, fmt.Sprintf("blocked: the filter selects more than %d records, ask for less", l.NegRecords)
+		case err != nil:
+			return nil, c.storeFailed(ctx, "read negentropy records", err)
+		}
+		if len(own) > 0 {
+			set = set.With(own...)
+		}
+	}
+	if refused := c.takeRecords(s, set.Len()); refused != "" {
 		return nil, refused
 	}
-	if s.server, err = negentropy.NewServer(snap.set, l.NegFrameBytes); err != nil {
+	if s.server, err = negentropy.NewServer(set, l.NegFrameBytes); err != nil {
 		c.relay.cfg.Log.Error("open negentropy session", "err", err)
 		return nil, "error: the session could not be opened"
 	}
 	ready = true
 	return s, ""
+}
+
+// ownRecords returns the records of what a filter selects for the reader and not for everybody.
+// They come on top of the set that all clients share.
+func (c *conn) ownRecords(ctx context.Context, f host.Filter, reader *host.Reader) (own []negentropy.Item, err error) {
+	if f.Empty() {
+		return nil, nil
+	}
+	only := *reader
+	only.WithheldOnly = true
+	f.Reader = &only
+	limit := c.relay.cfg.Limits.NegRecords
+	_, _, err = c.relay.deps.Store.Scan(ctx, f, limit+1, c.now(), func(createdAt int64, id host.ID) {
+		own = append(own, negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
+	})
+	c.spent.charge(int64(len(own)))
+	if len(own) > limit {
+		return nil, errTooManyRecords
+	}
+	return own, err
 }
 
 // maxYields is how many sessions of heavier networks end for one that is opened.

@@ -110,7 +110,7 @@ func (ss *snapshots) published(events []host.Published) {
 		}
 		ss.seq = max(ss.seq, p.Seq)
 		for _, s := range ss.byFilter {
-			if s.watch.matches(p.Event, nil) {
+			if p.Event.Audience == nil && s.watch.matches(p.Event, nil) {
 				s.note(p)
 			}
 		}

@@ -273,6 +273,9 @@ func (r *Relay) Publish(events []host.Published) {
 		if p.Event.Kind == host.KindAuth {
 			continue // NIP-42: never broadcast
 		}
+		if p.Changed {
+			r.contain(func() { r.endReconciliations(p.Event) })
+		}
 		r.contain(func() { r.publish(p) })
 	}
 	r.publishedSeq.Store(max(last, r.publishedSeq.Load()))
@@ -289,6 +292,10 @@ func (r *Relay) Publish(events []host.Published) {
 func (r *Relay) publish(p *host.Published) {
 	r.index.mu.RLock()
 	defer r.index.mu.RUnlock()
+	if p.Event.Audience != nil {
+		r.publishWithheld(p)
+		return
+	}
 	r.stamp++
 	var text *liveText
 	if n := r.cfg.Limits.CompressFrom; n > 0 && len(p.Event.JSON) >= n || len(p.Event.JSON) >= writeSize {

@@ -2,10 +2,13 @@ package repos
 
 import (
 	"context"
+	"fmt"
 
 	"talon/host"
 	"talon/host/githttp"
+	"talon/host/gitrepo"
 	"talon/host/moderation"
+	"talon/sdk/grasp"
 )
 
 // A hidden repository keeps its folder and its refs, and is brought in line as any other, so that
@@ -51,4 +54,26 @@ func (s hiddenToo) Query(ctx context.Context, f host.Filter) ([][]byte, error) {
 		return found, err
 	}
 	return append(found[:len(found):len(found)], hidden...), nil
+}
+
+// Purged waits until the folder of a repository is gone whose announcement the operator has removed,
+// and drops the objects that no other repository of the identifier reaches.
+func (f *Reconciler) Purged(ctx context.Context, a host.Address) error {
+	p := location{Repo: grasp.Repo{PubKey: grasp.PubKey(a.PubKey), Identifier: a.D}}
+	repo, err := f.disk.repo(p)
+	if err != nil {
+		return nil // no repository can have the name
+	}
+	if err := f.await(ctx, f.jobs.enqueue(p, task{removed: true})); err != nil {
+		return err
+	}
+	if there, err := repo.Exists(); err != nil || there {
+		return err // it is announced again
+	}
+	for _, format := range []gitrepo.Format{gitrepo.SHA1, gitrepo.SHA256} {
+		if err := f.disk.Announced.Collect(ctx, a.D, format, 0); err != nil {
+			return fmt.Errorf("drop the objects of %s: %w", p, err)
+		}
+	}
+	return nil
 }

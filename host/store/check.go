@@ -49,7 +49,7 @@ type checker struct {
 	report func(string)
 
 	// The rows that the events need, counted, to compare with the rows that exist.
-	events, bytes, postings, addresses, expiries int64
+	events, bytes, postings, addresses, expiries, withheldEvents int64
 
 	rows  []posting
 	usage usageOfTx
@@ -85,8 +85,8 @@ func (c *checker) run(ctx context.Context) error {
 // would otherwise run inside one long statement.
 func (c *checker) checkEvents(ctx context.Context) error {
 	type stored struct {
-		seq                           int64
-		id, pubkey, at, kind, rawText driver.Value
+		seq                                     int64
+		id, pubkey, at, kind, rawText, audience driver.Value
 	}
 	last := int64(math.MinInt64)
 	for {
@@ -94,9 +94,9 @@ func (c *checker) checkEvents(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		var part []stored
-		const sql = `SELECT seq, id, pubkey, created_at, kind, json FROM event WHERE seq > ? ORDER BY seq LIMIT ?`
+		const sql = `SELECT seq, id, pubkey, created_at, kind, json, audience FROM event WHERE seq > ? ORDER BY seq LIMIT ?`
 		err := c.each(context.Background(), sql, list(last, int64(fetchRows)), func(row []driver.Value) error {
-			part = append(part, stored{row[0].(int64), row[1], row[2], row[3], row[4], row[5]})
+			part = append(part, stored{row[0].(int64), row[1], row[2], row[3], row[4], row[5], row[6]})
 			return nil
 		})
 		if err != nil {
@@ -110,7 +110,10 @@ func (c *checker) checkEvents(ctx context.Context) error {
 			c.events++
 			text, _ := p.rawText.([]byte)
 			c.bytes += textSize(text)
-			e, err := parseRow(text)
+			if p.audience != nil {
+				c.withheldEvents++
+			}
+			e, err := parseStored(text, p.audience)
 			if err != nil {
 				c.problem("event %d (id %x): its text cannot be read: %v", p.seq, p.id, err)
 				c.usage.at(p.seq).AddRow(usageRow([]driver.Value{p.pubkey, p.kind}, textSize(text)))
@@ -143,11 +146,11 @@ func (c *checker) checkEvent(seq int64, e *host.Event) error {
 		row, err := c.first(sql, args...)
 		return row != nil, err
 	}
-	row, err := c.first(`SELECT event, created_at FROM event_id WHERE key = ?`, c.keys.id(e.ID))
+	row, err := c.first(`SELECT event, created_at, withheld FROM event_id WHERE key = ?`, c.keys.id(e.ID))
 	switch {
 	case err != nil:
 		return err
-	case row == nil || row[0] != seq || row[1] != e.CreatedAt:
+	case row == nil || row[0] != seq || row[1] != e.CreatedAt || (row[2] != nil) != (e.Audience != nil):
 		c.problem("event %d (%s): not in the index of ids", seq, e.ID)
 	}
 	c.rows = c.keys.postings(c.rows[:0], e, seq)
@@ -228,6 +231,9 @@ func (c *checker) checkTotals(context.Context) error {
 	t, err := c.total()
 	if err != nil {
 		return err
+	}
+	if t.Withheld != c.withheldEvents {
+		c.problem("totals: %d withheld events noted, %d stored", t.Withheld, c.withheldEvents)
 	}
 	if t.Events != c.events || t.Bytes != c.bytes {
 		c.problem("totals: %d events of %d bytes noted, %d of %d stored", t.Events, t.Bytes, c.events, c.bytes)

@@ -10,13 +10,14 @@ import (
 	"talon/host"
 )
 
-// choosePlan chooses the keys. REQUIRES: f is not empty.
-func (v *snapshot) choosePlan(f *host.Filter) (*plan, error) {
+// choosePlan chooses the keys of a plan for one space. REQUIRES: f is not empty.
+func (v *snapshot) choosePlan(f *host.Filter, s space) (*plan, error) {
 	f, err := v.atAddresses(f)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{filter: f, kinds: sortedKinds(f.Kinds), once: true, newest: math.MaxInt64}
+	p := &plan{filter: f, kinds: s.kinds(sortedKinds(f.Kinds)), once: true, newest: math.MaxInt64}
+	p.low, p.high = s.bounds()
 	if f.Since != nil {
 		p.oldest = *f.Since
 	}
@@ -35,7 +36,7 @@ func (v *snapshot) choosePlan(f *host.Filter) (*plan, error) {
 	case f.Kinds != nil:
 		p.keys = [][]byte{keyKind}
 	default:
-		p.keys, p.kinds = [][]byte{keyTime}, []int64{0}
+		p.keys, p.kinds = [][]byte{keyTime}, s.kinds([]int64{0})
 	}
 	return p, nil
 }
@@ -147,7 +148,7 @@ func (v *snapshot) collect(p *plan, sql byKinds, limit int) (string, []driver.Va
 	v.work += len(p.keys) * len(p.kinds) / soughtSpans
 	keys := jsonHex(p.keys)
 	if p.kinds == nil {
-		return sql.any, list(keys, int64(limit))
+		return sql.any, list(keys, p.low, p.high, int64(limit))
 	}
 	return sql.some, list(keys, jsonInts(p.kinds), above(p.newest), under(p.oldest), int64(limit))
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql/driver"
+	"slices"
 
 	"talon/host"
 	"talon/host/store/metrics"
@@ -19,13 +20,20 @@ func (s *Store) Count(ctx context.Context, filters []host.Filter, now int64) (to
 
 func (v *snapshot) count(ctx context.Context, filters []host.Filter) (total int64, err error) {
 	if len(filters) == 1 && len(v.expired) == 0 && !empty(&filters[0]) {
-		p, err := v.choosePlan(&filters[0])
+		plans, err := v.plans(&filters[0])
 		if err != nil {
 			return 0, err
 		}
 		// Index rows are events only where each event has one.
-		if p.once && p.residual == needSortKey && p.filter.IDs == nil {
-			return v.countSpans(ctx, p)
+		if !slices.ContainsFunc(plans, func(p *plan) bool { return !p.once || p.residual != needSortKey || p.filter.IDs != nil }) {
+			for _, p := range plans {
+				n, err := v.countSpans(ctx, p)
+				if err != nil {
+					return 0, err
+				}
+				total += n
+			}
+			return total, nil
 		}
 	}
 	err = v.every(ctx, filters, needSortKey, func(*match) error {

@@ -38,6 +38,8 @@ func (v *snapshot) open(ctx context.Context, p *plan, size int, first func(c *cu
 	sql, args := spans.any, list(jsonHex(p.keys), above(p.newest), under(p.oldest), int64(size))
 	if p.kinds != nil {
 		sql, args = spans.some, append(args, jsonInts(p.kinds))
+	} else {
+		args = append(args, p.low, p.high)
 	}
 	width := p.width()
 	err := v.each(ctx, sql, args, func(row []driver.Value) error {

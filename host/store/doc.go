@@ -24,7 +24,9 @@
 //  8. An event in purgatory ([Tx.Hold]) is in no answer to a filter, no count, no scan
 //     and no export. An event is stored or held, never both. No event is held that its
 //     author deleted or that is older than the stored one at its address.
-//  9. An account that has read little gets to read, however many long reads are under way.
+//  9. An event that is not for everybody ([host.Audience]) is in an answer, a count or a scan
+//     only if the filter's [host.Reader] receives it.
+//  10. An account that has read little gets to read, however many long reads are under way.
 //     Turns go by what an account ([host.Share]) has used, and long reads pause between
 //     pieces.
 //

@@ -7,8 +7,7 @@ import (
 )
 
 // every calls yield for each event that matches any of the filters, once, in no
-// order. Limits are ignored. n is what yield must know of the events; ids are
-// known anyway where the filters have no tags.
+// order. Limits are ignored. n is what yield must know of the events.
 func (v *snapshot) every(ctx context.Context, filters []host.Filter, n need, yield func(*match) error) error {
 	var seen rowSet
 	for i := range filters {
@@ -18,19 +17,21 @@ func (v *snapshot) every(ctx context.Context, filters []host.Filter, n need, yie
 		if err := v.pause(ctx); err != nil {
 			return err
 		}
-		p, err := v.choosePlan(&filters[i])
+		plans, err := v.plans(&filters[i])
 		if err != nil {
 			return err
 		}
-		once := p.once && len(filters) == 1
-		err = v.walk(ctx, p, n, func(m *match) error {
-			if !once && !seen.add(m.seq) {
-				return nil
+		for _, p := range plans {
+			once := p.once && len(filters) == 1
+			err = v.walk(ctx, p, n, func(m *match) error {
+				if !once && !seen.add(m.seq) {
+					return nil
+				}
+				return yield(m)
+			})
+			if err != nil {
+				return err
 			}
-			return yield(m)
-		})
-		if err != nil {
-			return err
 		}
 	}
 	return nil

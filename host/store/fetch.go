@@ -201,7 +201,7 @@ func (s *Store) Missing(ctx context.Context, ids []host.ID) (missing []host.ID, 
 func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool, err error) {
 	err = s.view(ctx, metrics.Referenced, math.MinInt64, func(v *snapshot) error {
 		for _, name := range []byte(host.ReferenceTags) {
-			p := &plan{keys: [][]byte{s.keys.key(name, idOrAddress)}, byTag: true, newest: math.MaxInt64}
+			p := &plan{keys: [][]byte{s.keys.key(name, idOrAddress)}, byTag: true, high: 2 * withheldKinds, newest: math.MaxInt64}
 			row, err := v.first(`SELECT 1 FROM posting WHERE key = ? LIMIT 1`, p.keys[0])
 			found = row != nil
 			v.recentSpans(p, func(key []byte, kind int64, rows int) {
@@ -227,7 +227,8 @@ func (s *Store) Referenced(ctx context.Context, idOrAddress string) (found bool,
 // It reads piece by piece, so that writers can go on all the time. An event that is stored
 // during the export may be among them or not.
 func (s *Store) Export(ctx context.Context, yield func(json []byte) error) error {
-	const sql = `SELECT place FROM posting WHERE key = ? AND kind = 0 AND place < ? ORDER BY place DESC LIMIT ?`
+	const part = `SELECT place FROM (SELECT place FROM posting WHERE key = ?1 AND kind = %d AND place < ?2 ORDER BY place DESC LIMIT ?3)`
+	sql := fmt.Sprintf(part+` UNION ALL `+part+` ORDER BY place DESC LIMIT ?3`, 0, withheldKinds)
 	last := under(0)
 	for {
 		var rows []int64

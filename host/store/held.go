@@ -78,7 +78,7 @@ func (r rows) HeldByAuthor(author host.PubKey) (int64, error) {
 }
 
 // selectHeld reads the columns of a [purgatory.Row].
-const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known FROM held `
+const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience FROM held `
 
 func heldRow(row []driver.Value) *purgatory.Row {
 	r := new(purgatory.Row)
@@ -100,6 +100,10 @@ func heldRow(row []driver.Value) *purgatory.Row {
 	r.Parent, _ = row[11].([]byte)
 	r.Network, _ = row[12].([]byte)
 	r.Known = row[13] == int64(1)
+	var err error
+	if r.Audience, err = audienceOf(row[14]); err != nil {
+		r.Audience = host.Nobody
+	}
 	return r
 }
 
@@ -247,9 +251,9 @@ func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, e
 func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) error {
 	tx, c := r.tx, r.tx.w.conn
 	row, err := c.first(`
-		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent), blob(h.Network), bit(h.Known))
+		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
+		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent), blob(h.Network), bit(h.Known), blob(e.Audience.Encode()))
 	if err != nil {
 		return err
 	}
@@ -271,6 +275,9 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 // heldPostings appends the index rows of a held event: those of a stored one, but
 // for that of its kind alone and for those of its words.
 func (k *keyring) heldPostings(rows []posting, e *host.Event, number int64) []posting {
+	if e.Audience != nil {
+		e = e.For(nil) // purgatory is nobody's to read
+	}
 	rows = k.plainPostings(rows, e, number)
 	n := 0
 	for _, r := range rows {

@@ -214,7 +214,7 @@ func (s *Store) EachHeld(ctx context.Context, yield func(host.HeldEvent) error) 
 	for {
 		var part []host.HeldEvent
 		err := s.use(ctx, metrics.Held, func(r *reader) error {
-			const sql = `SELECT number, json, since, dormant, parent FROM held WHERE number > ? ORDER BY number LIMIT ?`
+			const sql = `SELECT number, json, since, dormant, parent, audience FROM held WHERE number > ? ORDER BY number LIMIT ?`
 			size := 0
 			return r.each(context.Background(), sql, list(last, int64(fetchRows)), func(row []driver.Value) error {
 				last, _ = row[0].(int64)
@@ -246,7 +246,7 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 		return host.HeldEvent{}, false, nil
 	}
 	err = s.use(ctx, metrics.Held, func(r *reader) error {
-		row, err := r.first(`SELECT json, since, dormant, parent FROM held WHERE id = ?`, id[:])
+		row, err := r.first(`SELECT json, since, dormant, parent, audience FROM held WHERE id = ?`, id[:])
 		if err != nil || row == nil {
 			return err
 		}
@@ -257,11 +257,15 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 	return h, ok, err
 }
 
-// heldEvent reads the columns json, since, dormant and parent.
+// heldEvent reads the columns json, since, dormant, parent and audience.
 func heldEvent(row []driver.Value) (h host.HeldEvent) {
 	h.JSON, _ = row[0].([]byte)
 	h.Since, _ = row[1].(int64)
 	h.Dormant = row[2] == int64(1)
 	h.Dependent = row[3] != nil
+	var err error
+	if h.Audience, err = audienceOf(row[4]); err != nil {
+		h.Audience = host.Nobody
+	}
 	return h
 }

@@ -31,7 +31,7 @@ func (tx *Tx) TakeDown(t host.Takedown, now int64) (out host.TakedownOutcome, er
 func (r rows) HiddenTotal() int64 { return r.tx.total.Hidden }
 
 // selectHidden reads the columns of a [semantics.Hidden].
-const selectHidden = `SELECT number, id, pubkey, kind, created_at, json FROM hidden `
+const selectHidden = `SELECT number, id, pubkey, kind, created_at, json, audience FROM hidden `
 
 func hiddenRow(row []driver.Value) (h semantics.Hidden) {
 	h.Seq, _ = row[0].(int64)
@@ -43,6 +43,10 @@ func hiddenRow(row []driver.Value) (h semantics.Hidden) {
 	h.Kind = host.Kind(kind)
 	h.CreatedAt, _ = row[4].(int64)
 	h.JSON, _ = row[5].([]byte)
+	var err error
+	if h.Audience, err = audienceOf(row[6]); err != nil {
+		h.Audience = host.Nobody
+	}
 	return h
 }
 
@@ -93,8 +97,8 @@ func (r rows) InsertHidden(e *host.Event) error {
 		tx.expiryChanged = true
 	}
 	row, err := c.first(`
-		INSERT INTO hidden (id, pubkey, created_at, kind, address, expires, json) VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), address, expires, e.JSON)
+		INSERT INTO hidden (id, pubkey, created_at, kind, address, expires, json, audience) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
+		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), address, expires, e.JSON, blob(e.Audience.Encode()))
 	if err != nil {
 		return err
 	}

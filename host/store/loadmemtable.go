@@ -16,6 +16,7 @@ func (s *Store) readMemtable(c *conn, from, to int64) (*memtable, error) {
 	type stored struct {
 		seq    int64
 		packed []byte
+		who    driver.Value
 		event  *host.Event // nil if it cannot be read, which Check reports
 		rows   []posting
 	}
@@ -27,7 +28,7 @@ func (s *Store) readMemtable(c *conn, from, to int64) (*memtable, error) {
 		for some := range slices.Chunk(part, share) {
 			wg.Go(func() {
 				for i := range some {
-					if e, err := parseRow(some[i].packed); err == nil {
+					if e, err := parseStored(some[i].packed, some[i].who); err == nil {
 						some[i].event, some[i].rows = e, s.keys.postings(nil, e, some[i].seq)
 					}
 				}
@@ -41,10 +42,10 @@ func (s *Store) readMemtable(c *conn, from, to int64) (*memtable, error) {
 		}
 		part = part[:0]
 	}
-	const sql = `SELECT seq, json FROM event WHERE seq > ? AND seq <= ? ORDER BY seq`
+	const sql = `SELECT seq, json, audience FROM event WHERE seq > ? AND seq <= ? ORDER BY seq`
 	err := c.each(context.Background(), sql, list(from, to), func(row []driver.Value) error {
 		packed, _ := row[1].([]byte)
-		if part = append(part, stored{seq: row[0].(int64), packed: packed}); len(part) == 4*fetchRows {
+		if part = append(part, stored{seq: row[0].(int64), packed: packed, who: row[2]}); len(part) == 4*fetchRows {
 			flush()
 		}
 		return nil

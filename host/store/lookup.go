@@ -16,6 +16,8 @@ type match struct {
 	sortKey
 	id     host.ID
 	pubkey host.PubKey
+
+	withheld bool // known of what a filter with ids selects
 }
 
 // sortKeys calls yield for each of the packed sort keys whose event the plan selects. n is
@@ -23,6 +25,11 @@ type match struct {
 func (v *snapshot) sortKeys(p *plan, n need, packed []byte, yield func(*match) error) error {
 	n = max(n, p.residual)
 	width := p.width()
+	if n == needID {
+		if n = needSortKey; width == shortSortKey {
+			n = needMeta
+		}
+	}
 	if len(packed)%width != 0 {
 		return errSortKeys
 	}
@@ -109,6 +116,9 @@ func (p *plan) satisfied(n need, row []driver.Value, m *match) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("event %d cannot be read: %w: run `talon check`", m.seq, err)
 		}
+		if e.Audience, err = audienceOf(row[3]); err != nil {
+			return false, err
+		}
 		m.pubkey, m.id = e.PubKey, e.ID
 		return p.filter.Matches(e), nil
 	}
@@ -137,6 +147,7 @@ func (v *snapshot) byID(p *plan, n need, yield func(*match) error) error {
 		m := match{id: ids[row[0].(int64)]}
 		m.sortKey = sortKeyOf(row[1].(int64), m.id[:], row[2].(int64))
 		if v.visible(p, m.sortKey) {
+			m.withheld = row[3] != nil
 			found = append(found, m)
 		}
 		return nil
@@ -144,7 +155,23 @@ func (v *snapshot) byID(p *plan, n need, yield func(*match) error) error {
 	if err != nil {
 		return err
 	}
-	if n = max(n, p.residual); n > needSortKey {
+	only := p.filter.Reader != nil && p.filter.Reader.WithheldOnly
+	if v.withheld > 0 || only {
+		received := found[:0]
+		for _, m := range found {
+			ok := !m.withheld && !only
+			if m.withheld {
+				if ok, err = v.receives(p.filter, m.seq); err != nil {
+					return err
+				}
+			}
+			if ok {
+				received = append(received, m)
+			}
+		}
+		found = received
+	}
+	if n = max(n, p.residual); n > needID {
 		return v.lookUp(p, n, found, yield)
 	}
 	for i := range found {

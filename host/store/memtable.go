@@ -60,7 +60,7 @@ type memKey struct {
 
 // memRow is a row under a key.
 type memRow struct {
-	kind  uint16
+	kind  uint32
 	event uint32 // in events
 }
 
@@ -88,7 +88,7 @@ func (t *memtable) add(e *host.Event, seq int64, rows []posting) {
 		if t.rows++; len(list) == 0 {
 			t.keys++
 		}
-		row := memRow{uint16(r.kind), n}
+		row := memRow{uint32(r.kind), n}
 		width := len(r.sortKey)
 		i := len(list)
 		if i > 0 && t.compare(row, list[i-1], width) < 0 {

@@ -7,6 +7,7 @@ type need uint8
 
 const (
 	needSortKey need = iota // nothing
+	needID                  // the id, which a long sort key has
 	needMeta                // id and author
 	needEvent               // the event itself
 )
@@ -16,7 +17,9 @@ const (
 type plan struct {
 	filter   *host.Filter
 	keys     [][]byte // each once
-	kinds    []int64  // each once; nil for any
+	kinds    []int64  // of index rows, each once; nil for any within low and high
+	low      int64    // the first kind of index rows that the reader may see
+	high     int64    // and the one behind the last
 	byTag    bool     // the keys are those of a tag
 	name     byte     // of the tag, or nameAuthor
 	once     bool     // no event is found under two of the keys

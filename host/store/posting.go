@@ -21,20 +21,24 @@ func (p posting) compare(q posting) int {
 
 // postings appends the rows that an event has, each once: time, kind, author and the first
 // value of each single-letter tag (NIP-01). A repository announcement also has a row for each
-// maintainer that it lists, and what a search finds has one for each of its words.
+// maintainer that it lists, a withheld event one for each key and set of its audience, and what a
+// search finds one for each of its words.
 func (k *keyring) postings(rows []posting, e *host.Event, seq int64) []posting {
 	return k.wordPostings(k.plainPostings(rows, e, seq), e, seq)
 }
 
 // plainPostings appends the rows that an event has but for those of its words.
 func (k *keyring) plainPostings(rows []posting, e *host.Event, seq int64) []posting {
-	kind := int64(e.Kind)
+	kind := indexKind(e, int64(e.Kind))
 	both := appendSortKey(make([]byte, 0, longSortKey+shortSortKey), e.CreatedAt, e.ID[:], seq)
 	long := both[:longSortKey]
 	short := appendSortKey(both, e.CreatedAt, e.ID[:8], seq)[longSortKey:]
-	rows = append(rows, posting{keyTime, 0, long}, posting{keyKind, kind, long}, posting{k.author(e.PubKey), kind, long})
+	rows = append(rows, posting{keyTime, indexKind(e, 0), long}, posting{keyKind, kind, long}, posting{k.author(e.PubKey), kind, long})
 	semantics.Tags(e, func(name byte, value string) {
 		rows = append(rows, posting{k.key(name, value), kind, short})
+	})
+	e.Audience.Each(func(value string) {
+		rows = append(rows, posting{k.key(host.AudienceOf, value), kind, short})
 	})
 	return k.maintainerPostings(rows, e, seq)
 }
@@ -46,7 +50,7 @@ func (k *keyring) maintainerPostings(rows []posting, e *host.Event, seq int64) [
 	}
 	short := appendSortKey(make([]byte, 0, shortSortKey), e.CreatedAt, e.ID[:8], seq)
 	semantics.Maintained(e, func(value string) {
-		rows = append(rows, posting{k.key(host.MaintainerOf, value), int64(e.Kind), short})
+		rows = append(rows, posting{k.key(host.MaintainerOf, value), indexKind(e, int64(e.Kind)), short})
 	})
 	return rows
 }
@@ -59,7 +63,7 @@ func (k *keyring) wordPostings(rows []posting, e *host.Event, seq int64) []posti
 	}
 	short := appendSortKey(make([]byte, 0, shortSortKey), e.CreatedAt, e.ID[:8], seq)
 	for _, word := range words {
-		rows = append(rows, posting{k.key(host.WordOf, word), int64(e.Kind), short})
+		rows = append(rows, posting{k.key(host.WordOf, word), indexKind(e, int64(e.Kind)), short})
 	}
 	return rows
 }

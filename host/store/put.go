@@ -69,19 +69,19 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq in
 	n := int64(1)
 	if k.Open {
 		n, err = c.change(`
-			INSERT OR IGNORE INTO event_id SELECT ?1, ?2, ?3
+			INSERT OR IGNORE INTO event_id SELECT ?1, ?2, ?3, ?7
 			WHERE NOT ?4 OR NOT EXISTS (SELECT 1 FROM deleted_id WHERE id = ?5 AND pubkey = ?6)`,
-			k.IDKey, e.CreatedAt, seq, tombstones, e.ID[:], e.PubKey[:])
+			k.IDKey, e.CreatedAt, seq, tombstones, e.ID[:], e.PubKey[:], withheld(e))
 	} else {
-		err = c.exec(`INSERT INTO event_id VALUES (?, ?, ?)`, k.IDKey, e.CreatedAt, seq)
+		err = c.exec(`INSERT INTO event_id VALUES (?, ?, ?, ?)`, k.IDKey, e.CreatedAt, seq, withheld(e))
 	}
 	if err != nil || n == 0 {
 		return 0, err
 	}
 	tx.w.seq = seq
 	tx.w.packed = pack(tx.w.packed[:0], e.JSON)
-	err = c.exec(`INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)`,
-		seq, e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), tx.w.packed)
+	err = c.exec(`INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		seq, e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), tx.w.packed, blob(e.Audience.Encode()))
 	if err != nil {
 		return 0, err
 	}
@@ -108,10 +108,21 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq in
 	tx.s.active().add(e, seq, tx.w.rows)
 	tx.work++
 	tx.total.Events++
+	if e.Audience != nil {
+		tx.total.Withheld++
+	}
 	tx.total.Bytes += int64(len(e.JSON))
 	tx.w.usage.recent.Add(e)
 	tx.fresh = append(tx.fresh, text{seq, e.JSON})
 	return seq, nil
+}
+
+// withheld is the column of table event_id.
+func withheld(e *host.Event) driver.Value {
+	if e.Audience == nil {
+		return nil
+	}
+	return int64(1)
 }
 
 func (tx *Tx) sweep(now int64, limit int) ([]*host.Event, error) {
@@ -237,12 +248,12 @@ func (tx *Tx) remove(seq int64) (*host.Event, error) {
 		return nil, err
 	}
 	c := tx.w.conn
-	row, err := c.first(`SELECT json FROM event WHERE seq = ?`, seq)
+	row, err := c.first(`SELECT json, audience FROM event WHERE seq = ?`, seq)
 	if err != nil || row == nil {
 		return nil, err
 	}
 	text, _ := row[0].([]byte)
-	e, err := parseRow(text)
+	e, err := parseStored(row[0], row[1])
 	if err != nil {
 		return nil, tx.removeDamaged(seq, textSize(text), err)
 	}
@@ -311,9 +322,12 @@ func (tx *Tx) deleteRow(seq, size int64) error {
 	tx.removed++
 	tx.total.Events--
 	tx.total.Bytes -= size
-	row, err := tx.w.conn.first(`DELETE FROM event WHERE seq = ? RETURNING id`, seq)
+	row, err := tx.w.conn.first(`DELETE FROM event WHERE seq = ? RETURNING id, audience`, seq)
 	if err != nil || row == nil {
 		return err
+	}
+	if row[1] != nil {
+		tx.total.Withheld--
 	}
 	id, _ := row[0].([]byte)
 	return tx.w.conn.exec(`DELETE FROM event_id WHERE key = ?`, tx.s.keys.key(nameID, string(id)))

@@ -80,7 +80,7 @@ func (v *snapshot) recentSpans(p *plan, yield func(key []byte, kind int64, rows 
 			t.kinds(key, func(kind int64, rows int) { kinds[kind] += rows })
 		}
 		for kind, rows := range kinds {
-			if p.kinds == nil || slices.Contains(p.kinds, kind) {
+			if p.kinds == nil && p.low <= kind && kind < p.high || slices.Contains(p.kinds, kind) {
 				yield(key, kind, rows)
 			}
 		}

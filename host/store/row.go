@@ -1,6 +1,8 @@
 package store
 
 import (
+	"database/sql/driver"
+
 	"talon/host"
 	"talon/host/wire"
 )
@@ -27,4 +29,21 @@ func parseRow(packed []byte) (*host.Event, error) {
 		return nil, err
 	}
 	return wire.ParseEvent(text)
+}
+
+// parseStored reads the event of the columns json and audience of table event.
+func parseStored(packed, audience driver.Value) (*host.Event, error) {
+	text, _ := packed.([]byte)
+	e, err := parseRow(text)
+	if err != nil {
+		return nil, err
+	}
+	e.Audience, err = audienceOf(audience)
+	return e, err
+}
+
+// audienceOf reads a column audience.
+func audienceOf(column driver.Value) (*host.Audience, error) {
+	b, _ := column.([]byte)
+	return host.ParseAudience(b)
 }

@@ -31,6 +31,8 @@ import (
 // It has what an answer to a filter with ids is ordered by, so that only the texts are left to
 // be looked up in table event.
 //
+// A withheld event has index rows of its own: see [space].
+//
 // Purgatory has tables of its own, so that nothing that reads events can meet it.
 // Table held_posting serves as posting does, with all kinds under one key, for
 // little is held.
@@ -273,6 +275,14 @@ CREATE TABLE usage_point (
 	one INTEGER PRIMARY KEY CHECK (one = 1),
 	seq INTEGER NOT NULL -- table usage has the events up to this
 );
+`, `
+-- Who may receive an event (host.Audience), NULL: everybody. The index rows of withheld events
+-- have a kind that is higher by 65536: see withheldKinds.
+ALTER TABLE event ADD COLUMN audience BLOB;
+ALTER TABLE event_id ADD COLUMN withheld INTEGER;                     -- NULL: it is for everybody
+ALTER TABLE held ADD COLUMN audience BLOB;
+ALTER TABLE hidden ADD COLUMN audience BLOB;
+ALTER TABLE total ADD COLUMN withheld INTEGER NOT NULL DEFAULT 0; -- rows in event that have an audience
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

@@ -50,22 +50,33 @@ func (s *Store) Select(ctx context.Context, filters []host.Filter, now int64) (s
 // top returns the first limit matches of the filter in the order of answers, all
 // if limit is negative.
 func (v *snapshot) top(ctx context.Context, f *host.Filter, limit int) ([]sortKey, error) {
-	p, err := v.choosePlan(f)
+	plans, err := v.plans(f)
 	if err != nil {
 		return nil, err
 	}
 	if limit < 0 {
 		limit = math.MaxInt
 	}
+	var all []sortKey
+	for _, p := range plans {
+		found, err := v.topOf(ctx, p, limit)
+		if err != nil || len(plans) == 1 {
+			return found, err
+		}
+		all = append(all, found...)
+	}
+	return v.firstOf(all, limit, nil)
+}
+
+// topOf is top for one plan of a filter.
+func (v *snapshot) topOf(ctx context.Context, p *plan, limit int) (found []sortKey, err error) {
 	if p.filter.IDs != nil {
-		var found []sortKey
 		err := v.byID(p, needSortKey, func(m *match) error {
 			found = append(found, m.sortKey)
 			return nil
 		})
 		return v.firstOf(found, limit, err)
 	}
-	var found []sortKey
 	if n := len(p.keys) * max(len(p.kinds), 1); n > v.tune.collectSpans || p.kinds == nil && n > 1 {
 		maximum := 2*min(limit, v.tune.maxChunk) + v.tune.collectSpan*n
 		if p.residual == needEvent {
@@ -161,7 +172,7 @@ func (v *snapshot) whole(ctx context.Context, p *plan) (found []sortKey, rest []
 	})
 	small := *p
 	small.keys = nil
-	err = v.each(ctx, keySortKeys, list(jsonHex(p.keys), int64(limit+1)), func(row []driver.Value) error {
+	err = v.each(ctx, keySortKeys, list(jsonHex(p.keys), int64(limit+1), p.low, p.high), func(row []driver.Value) error {
 		packed, _ := row[1].([]byte)
 		key := p.keys[row[0].(int64)]
 		if len(packed) > limit*width || many[string(key)] {
@@ -366,11 +377,7 @@ func (s *Store) Scan(ctx context.Context, f host.Filter, limit int, now int64, y
 		if f.Limit >= 0 {
 			err = v.scanTop(ctx, &f, limit, give)
 		} else {
-			n := needSortKey
-			if f.Tags != nil {
-				n = needMeta // for the id
-			}
-			err = v.every(ctx, []host.Filter{f}, n, give)
+			err = v.every(ctx, []host.Filter{f}, needID, give)
 		}
 		if errors.Is(err, errStop) {
 			return nil

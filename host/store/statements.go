@@ -21,12 +21,13 @@ const spanSortKeys = `
 const spanCount = `SELECT count(*) FROM posting WHERE key = ?1 AND kind = ?2 AND place > ?3 AND place < ?4`
 
 // byKinds is a statement about several spans in two forms: for kinds that are
-// named and for any. Keys and kinds are JSON arrays.
+// named and for any between two bounds. Keys and kinds are JSON arrays.
 type byKinds struct{ some, any string }
 
 // spans lists spans, as the number of the key and the kind, with their first sort keys. Its
 // form some takes keys, above, under, limit and kinds, and also lists spans that have no sort
-// keys. Its form any takes keys, above, under and limit.
+// keys. Its form any takes keys, above, under, limit, and the first kind and the one behind the
+// last.
 var spans = byKinds{
 	some: `
 	SELECT v.key, k.value, (
@@ -36,9 +37,9 @@ var spans = byKinds{
 	FROM json_each(?1) v CROSS JOIN json_each(?5) k`,
 	any: `
 	WITH RECURSIVE span (n, key, kind) AS (
-		SELECT v.key, unhex(v.value), (SELECT min(p.kind) FROM posting p WHERE p.key = unhex(v.value)) FROM json_each(?1) v
+		SELECT v.key, unhex(v.value), (SELECT min(p.kind) FROM posting p WHERE p.key = unhex(v.value) AND p.kind >= ?5 AND p.kind < ?6) FROM json_each(?1) v
 		UNION ALL
-		SELECT n, key, (SELECT min(p.kind) FROM posting p WHERE p.key = span.key AND p.kind > span.kind)
+		SELECT n, key, (SELECT min(p.kind) FROM posting p WHERE p.key = span.key AND p.kind > span.kind AND p.kind < ?6)
 		FROM span WHERE kind IS NOT NULL)
 	SELECT n, kind, (
 		SELECT group_concat(place, '') FROM (
@@ -57,23 +58,24 @@ const spansBehind = `
 			ORDER BY p.place LIMIT ?3))
 	FROM json_each(?1) v`
 
-// keySortKeys takes keys, limit, and lists sort keys of each key, those of all kinds, with the
-// number of the key.
+// keySortKeys takes keys, limit, the first kind and the one behind the last, and lists sort keys
+// of each key, those of all these kinds, with the number of the key.
 const keySortKeys = `
 	SELECT v.key, (
 		SELECT CAST(group_concat(place, '') AS BLOB) FROM (
-			SELECT p.place FROM posting p WHERE p.key = unhex(v.value) LIMIT ?2))
+			SELECT p.place FROM posting p WHERE p.key = unhex(v.value) AND p.kind >= ?3 AND p.kind < ?4 LIMIT ?2))
 	FROM json_each(?1) v`
 
 // candidates are sort keys of several spans, in no order, with the number of the key. The form some takes keys,
-// kinds, above, under, limit; the form any takes keys, limit.
+// kinds, above, under, limit; the form any takes keys, the first kind, the one behind the last,
+// and limit.
 var candidates = byKinds{
 	some: `
 	SELECT p.place, v.key AS n FROM json_each(?) v CROSS JOIN json_each(?) k CROSS JOIN posting p
 	WHERE p.key = unhex(v.value) AND p.kind = k.value AND p.place > ? AND p.place < ? LIMIT ?`,
 	any: `
 	SELECT p.place, v.key AS n FROM json_each(?) v CROSS JOIN posting p
-	WHERE p.key = unhex(v.value) LIMIT ?`,
+	WHERE p.key = unhex(v.value) AND p.kind >= ? AND p.kind < ? LIMIT ?`,
 }
 
 var (
@@ -88,7 +90,7 @@ func (s byKinds) inside(before, after string) byKinds {
 // Events by row number, a JSON array, in its order.
 const (
 	eventMeta = `SELECT e.seq, e.pubkey, e.id FROM json_each(?) r CROSS JOIN event e ON e.seq = r.value`
-	eventText = `SELECT e.seq, e.json, r.key FROM json_each(?) r CROSS JOIN event e ON e.seq = r.value`
+	eventText = `SELECT e.seq, e.json, r.key, e.audience FROM json_each(?) r CROSS JOIN event e ON e.seq = r.value`
 )
 
 // shortTexts takes rows, a JSON array, and a length, and returns one row: the packed texts up
@@ -100,7 +102,7 @@ const shortTexts = `
 	FROM json_each(?1) r CROSS JOIN event e ON e.seq = r.value`
 
 // eventIDs takes keys of ids, a JSON array, and lists those that are stored, with their numbers.
-const eventIDs = `SELECT v.key, i.created_at, i.event FROM json_each(?) v CROSS JOIN event_id i ON i.key = unhex(v.value)`
+const eventIDs = `SELECT v.key, i.created_at, i.event, i.withheld FROM json_each(?) v CROSS JOIN event_id i ON i.key = unhex(v.value)`
 
 // eventOfID takes the key of an id.
 const eventOfID = `SELECT event FROM event_id WHERE key = ?`

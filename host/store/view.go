@@ -14,11 +14,12 @@ import (
 // until it ends.
 type snapshot struct {
 	*reader
-	seq     int64              // every event with a Seq up to this is in it
-	now     int64              // the caller's
-	expired map[int64]struct{} // rows that are in it but must not be seen
-	merged  mergePoint
-	recent  []*memtable
+	seq      int64              // every event with a Seq up to this is in it
+	now      int64              // the caller's
+	expired  map[int64]struct{} // rows that are in it but must not be seen
+	merged   mergePoint
+	withheld int64 // events that are not for everybody
+	recent   []*memtable
 }
 
 // view calls read with a snapshot as of now. The time it takes is recorded
@@ -71,7 +72,7 @@ func (r *reader) snapshotWith(now int64, before *[]*memtable, read func(*snapsho
 			err = errors.Join(err, cerr, r.abandon())
 		}
 	}()
-	row, err := r.first(`SELECT seq, (SELECT min(at) FROM expiry), events, bytes, ` + mergeColumns + ` FROM total`)
+	row, err := r.first(`SELECT seq, (SELECT min(at) FROM expiry), events, bytes, withheld, ` + mergeColumns + ` FROM total`)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,8 @@ func (r *reader) snapshotWith(now int64, before *[]*memtable, read func(*snapsho
 	}
 	v := &snapshot{reader: r, now: now}
 	v.seq, _ = row[0].(int64)
-	v.merged = scanMerge(row[4:])
+	v.withheld, _ = row[4].(int64)
+	v.merged = scanMerge(row[5:])
 	total := Total{Seq: v.seq}
 	total.Events, _ = row[2].(int64)
 	total.Bytes, _ = row[3].(int64)

@@ -71,6 +71,7 @@ type Handler struct {
 	read      reader
 	git       Repositories
 	templates *template.Template
+	flow      *bound.Flow // of all requests
 	queue     *bound.Queue
 	code      *bound.Queue // for pages of code
 	middling  *bound.Queue // for those that may start a git
@@ -89,7 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if h.takenDown(w, r) || h.serveGoGet(w, r) {
+	if !h.awaitTurn(w, r) || h.takenDown(w, r) || h.serveGoGet(w, r) {
 		return
 	}
 	build := h.route(r)
@@ -461,6 +462,7 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 	}
 	return &Handler{
 		cfg: cfg, service: service,
+		flow:      newFlow(cfg.Now),
 		read:      reader{deps.Facts},
 		git:       deps.Git,
 		templates: parseTemplates(),
@@ -501,5 +503,5 @@ func localRepository(service grasp.Service) func(cloneURL string) (path string, 
 
 // Bounds returns the limits that all clients share, for the table of bounds.
 func (h *Handler) Bounds() []bound.Spec {
-	return append([]bound.Spec{h.queue.Spec(), h.code.Spec(), h.middling.Spec()}, h.pages.Bounds()...)
+	return append([]bound.Spec{h.flow.Spec(), h.queue.Spec(), h.code.Spec(), h.middling.Spec()}, h.pages.Bounds()...)
 }

@@ -31,6 +31,9 @@ type lists struct {
 
 	// Which lists of each strength are not empty.
 	denying, limiting, accepting matched
+
+	// What is said of each, made when the policy is configured.
+	denied, notListed refusals
 }
 
 func (l *lists) Configure(cfg policy.Config) error {
@@ -44,19 +47,19 @@ func (l *lists) Configure(cfg policy.Config) error {
 		}
 		*strength.used = strength.list.used()
 	}
-	return nil
+	return l.configureRefusals(cfg)
 }
 
 func (l *lists) Admit(in policy.Input) policy.Verdict {
 	event := in.Event()
 	if l.denying != 0 {
 		if on := l.deny.match(&in, event); on != 0 {
-			return denied(on)
+			return l.denied.of(on)
 		}
 	}
 	if l.limiting != 0 {
 		if missing := l.limiting &^ l.only.match(&in, event); missing != 0 {
-			return notListed(missing)
+			return l.notListed.of(missing)
 		}
 	}
 	if l.accepting != 0 {
@@ -81,30 +84,6 @@ func (l *lists) Describe() (d policy.Description) {
 		d.Writes = policy.WritesRestricted
 	}
 	return d
-}
-
-func denied(on matched) policy.Verdict {
-	switch {
-	case on&byAuthor != 0:
-		return policy.Reject("blocked", "this author may not write here").By("deny-author")
-	case on&byKind != 0:
-		return policy.Reject("blocked", "events of this kind are not accepted here").By("deny-kind")
-	case on&byTag != 0:
-		return policy.Reject("blocked", "an event with this tag is not accepted here").By("deny-tag")
-	}
-	return policy.Reject("blocked", "the content has a word that is not accepted here").By("deny-word")
-}
-
-func notListed(missing matched) policy.Verdict {
-	switch {
-	case missing&byAuthor != 0:
-		return policy.Reject("blocked", "only some authors may write here").By("only-authors")
-	case missing&byKind != 0:
-		return policy.Reject("blocked", "only some kinds are accepted here").By("only-kinds")
-	case missing&byTag != 0:
-		return policy.Reject("blocked", "only events with some tags are accepted here").By("only-tags")
-	}
-	return policy.Reject("blocked", "only events about some topics are accepted here").By("only-words")
 }
 
 func accepted(on matched) policy.Verdict {

@@ -44,6 +44,8 @@ func TestLists(t *testing.T) {
 		{"any value", map[string]any{"deny_tags": []any{"t:nostr", "t"}}, policytest.Event{Tags: bitcoin}, policy.ActionReject, "deny-tag"},
 		{"value with colons", map[string]any{"deny_tags": []any{"a:30023:x:y"}}, policytest.Event{Tags: [][]string{{"a", "30023:x:y"}}}, policy.ActionReject, "deny-tag"},
 		{"tag without a value", map[string]any{"deny_tags": []any{"-"}}, policytest.Event{Tags: [][]string{{"-"}}}, policy.ActionReject, "deny-tag"},
+		{"shadow", map[string]any{"deny_words": []any{"x"}, "shadow": []any{"deny-word"}}, policytest.Event{Content: "x"}, policy.ActionShadowReject, "deny-word"},
+		{"shadow of another rule", map[string]any{"deny_words": []any{"x"}, "shadow": []any{"only-words"}}, policytest.Event{Content: "x"}, policy.ActionReject, "deny-word"},
 		{"in a set", map[string]any{"deny_authors": []any{"set:bad", npub}}, policytest.Event{PubKey: policy.PubKey{7}}, policy.ActionReject, "deny-author"},
 		{"in no set", map[string]any{"deny_authors": []any{"set:bad", "set:none"}}, policytest.Event{PubKey: author}, policy.ActionPass, ""},
 		{"only a set", map[string]any{"only_authors": []any{"set:bad"}}, policytest.Event{PubKey: author}, policy.ActionReject, "only-authors"},
@@ -88,6 +90,9 @@ func TestWrongValues(t *testing.T) {
 	}{
 		{"deny_authors", []any{"npub1nope"}, `config deny_authors has "npub1nope": want an npub`},
 		{"only_authors", []any{strings.Replace(npub, "zutz", "zuty", 1)}, "checksum"},
+		{"messages", []any{"deny-words: x"}, `config messages has "deny-words: x": want RULE: text`},
+		{"messages", []any{"deny-word:"}, "want RULE: text"},
+		{"shadow", []any{"accept-word"}, `config shadow has "accept-word": want a rule that refuses`},
 		{"deny_authors", []any{"set:"}, `config deny_authors has "set:": want set:NAME`},
 		{"deny_words", []any{"\u200b"}, "want a word with a character that can be seen"},
 		{"deny_kinds", []any{"65536"}, `config deny_kinds has "65536": want a kind from 0 to 65535`},
@@ -171,5 +176,15 @@ func TestTexts(t *testing.T) {
 	}
 	if len(set.few)+len(set.many) != 3*fewTexts {
 		t.Errorf("%d and %d texts, want %d", len(set.few), len(set.many), 3*fewTexts)
+	}
+}
+
+func TestOwnMessages(t *testing.T) {
+	h := policytest.New(t, manifest, new(lists), map[string]any{"deny_words": []any{"x"}, "only_kinds": []any{"1"}, "messages": []any{"deny-word: no x, please: go away"}})
+	if v := h.Admit(policytest.Event{Kind: 1, Content: "x"}); v.Reason() != "blocked: no x, please: go away" {
+		t.Errorf("got %q", v.Reason())
+	}
+	if v := h.Admit(policytest.Event{Kind: 2}); v.Reason() != "blocked: only some kinds are accepted here" {
+		t.Errorf("got %q", v.Reason())
 	}
 }

@@ -1,20 +1,21 @@
-// Command readers is a policy of who may read what, asked about every REQ, COUNT and
-// NEG-OPEN: who must authenticate (NIP-42), which kinds are for some readers only,
-// and which are for those who wrote or receive them.
+// Command readers is a policy of who may read what. It decides in two ways.
 //
-// It decides about whole messages: one filter that asks for too much, and the message
-// is refused. A filter without kinds asks for every kind, unless it names ids, or what
-// the events refer to (an e, E, q, a or A tag): whoever asks so knows of an event
-// already, and finds what belongs to it.
+// Audience says who receives an event: events of private kinds only their author and those whom a
+// p tag names, events of other kinds and of some repositories only the members of the set
+// "readers". The host withholds such events from others, whatever these ask for.
 //
-// The readers are the members of the set "readers". Without the set, nobody is one.
+// Query refuses what a client must authenticate for (NIP-42), if the operator wants that. It also
+// refuses a filter that names nothing but withheld kinds, from a client that has proven no key: the
+// client learns that it must authenticate. All other queries pass, and select what the client
+// receives.
 //
-// It has nothing to say when a client connects: that client has proven no key yet. A
-// decision allocates nothing.
+// The readers are the members of the set "readers". Without the set, nobody is one. A decision
+// allocates nothing.
 package main
 
 import (
 	_ "embed"
+	"strings"
 
 	"talon/sdk/abi"
 	"talon/sdk/policy"
@@ -37,7 +38,23 @@ type rules struct {
 
 	is   [65536]lists // by kind
 	used lists        // that are not empty
+
+	repositories []repository
+
+	keys [32 * maxAudience]byte // of the last private event
 }
+
+// repository is one that only the readers read.
+type repository struct {
+	owner      policy.PubKey
+	any        bool   // of every owner
+	identifier string // empty: every repository of the owner
+}
+
+// maxAudience is how many keys of an event count: the host takes no more.
+const maxAudience = 1000
+
+const announcement = 30617
 
 // lists are those of kinds on which something is.
 type lists uint8
@@ -47,6 +64,7 @@ const (
 	forReaders
 	private
 	open
+	withheld // private or for readers
 )
 
 func (r *rules) Configure(cfg policy.Config) error {
@@ -68,31 +86,109 @@ func (r *rules) Configure(cfg policy.Config) error {
 			}
 		}
 	}
+	for kind, is := range r.is {
+		if is&(private|forReaders) != 0 {
+			r.is[kind] |= withheld
+		}
+	}
+	for _, text := range cfg.Strings("readers_repositories") {
+		repo, err := parseRepository(text)
+		if err != nil {
+			return err
+		}
+		r.repositories = append(r.repositories, repo)
+	}
 	return nil
 }
 
-// Idle returns query while everybody may read everything.
-func (r *rules) Idle() []string {
-	if r.needAuth || r.readersOnly || r.used&^open != 0 {
-		return nil
+// parseRepository reads npub/identifier, npub or identifier.
+func parseRepository(text string) (r repository, err error) {
+	owner, identifier, both := strings.Cut(text, "/")
+	if !both && !strings.HasPrefix(owner, "npub1") {
+		owner, identifier = "", text
 	}
-	return []string{"query"}
+	if owner != "" {
+		r.owner, err = policy.ParsePubKey(owner)
+	}
+	if err != nil || text == "" || both && identifier == "" {
+		return r, policy.WrongValue("readers_repositories", text, "npub1…/identifier, npub1… or an identifier")
+	}
+	r.any, r.identifier = owner == "", strings.Clone(identifier)
+	return r, nil
+}
+
+// Idle returns the functions that have nothing to decide.
+func (r *rules) Idle() (idle []string) {
+	if !r.needAuth && !r.readersOnly && r.used&^open == 0 {
+		idle = append(idle, "query")
+	}
+	if r.used&(private|forReaders) == 0 && len(r.repositories) == 0 {
+		idle = append(idle, "audience")
+	}
+	return idle
+}
+
+// Audience restricts an event to those who wrote or receive it, or to the readers.
+func (r *rules) Audience(in policy.Input) policy.Verdict {
+	e := in.Event()
+	switch is := r.is[uint16(e.Kind())]; {
+	case is&private != 0:
+		return policy.OnlyKeys(r.concerned(e)).By("private")
+	case is&forReaders != 0:
+		return policy.OnlyMembers(readers).By("readers")
+	case e.Kind() == announcement && r.isForReaders(e):
+		return policy.OnlyMembers(readers).By("repository")
+	}
+	return policy.Pass()
+}
+
+// concerned returns the keys of the author and of those whom a p tag names, one after the other.
+func (r *rules) concerned(e policy.Event) []byte {
+	keys := append(r.keys[:0], e.Author()[:]...)
+	for it := e.Tags(); it.Next() && len(keys) < len(r.keys); {
+		if it.Name() != "p" {
+			continue
+		}
+		if key, ok := decode(it.Value()); ok {
+			keys = append(keys, key[:]...)
+		}
+	}
+	return keys
+}
+
+// isForReaders reports whether an announcement is that of a repository which only readers read.
+func (r *rules) isForReaders(e policy.Event) bool {
+	if len(r.repositories) == 0 {
+		return false
+	}
+	d, _ := e.Tag("d")
+	for i := range r.repositories {
+		repo := &r.repositories[i]
+		if (repo.any || repo.owner == *e.Author()) && (repo.identifier == "" || repo.identifier == d) {
+			return true
+		}
+	}
+	return false
 }
 
 // Admit has no opinion: readers is about reading.
 func (r *rules) Admit(policy.Input) policy.Verdict { return policy.Pass() }
 
 var (
-	authToRead    = policy.RequireAuth("this relay wants to know who reads").By("auth")
-	authForKinds  = policy.RequireAuth("events of these kinds are for clients that say who they are").By("auth-kinds")
-	authForOwn    = policy.RequireAuth("events of these kinds are for those who wrote or receive them").By("auth-private")
-	authAsReader  = policy.RequireAuth("only some may read here").By("auth-readers")
-	onlyReaders   = policy.Reject("restricted", "only some may read here, and you are not among them").By("readers")
-	onlyOwnEvents = policy.Reject("restricted", "events of these kinds are for those who wrote or receive them, ask for your own by authors or #p, or name other kinds").By("private")
+	authToRead   = policy.RequireAuth("this relay wants to know who reads").By("auth")
+	authForKinds = policy.RequireAuth("events of these kinds are for clients that say who they are").By("auth-kinds")
+	authForOwn   = policy.RequireAuth("events of these kinds are for those who wrote or receive them").By("auth-private")
+	authAsReader = policy.RequireAuth("only some may read here").By("auth-readers")
+	onlyReaders  = policy.Reject("restricted", "only some may read here, and you are not among them").By("readers")
 )
 
 // maxKeys is how many keys of a client count.
 const maxKeys = 64
+
+// maxFilters is more than a relay takes in one message.
+const maxFilters = 256
+
+var tooMany = policy.Reject("invalid", "more than 256 filters in one message, send several").By("filters")
 
 // Query judges each filter; the first that asks for too much decides.
 func (r *rules) Query(in policy.QueryInput) policy.Verdict {
@@ -101,7 +197,11 @@ func (r *rules) Query(in policy.QueryInput) policy.Verdict {
 		who.keys[who.n] = it.Key()
 	}
 	who.known = who.n > 0
-	for it := in.Filters(); it.Next(); {
+	n := 0
+	for it := in.Filters(); it.Next(); n++ {
+		if n == maxFilters {
+			return tooMany
+		}
 		filter := it.Filter()
 		if v := r.judge(&filter, &who); v.Action != policy.ActionPass {
 			return v
@@ -111,44 +211,47 @@ func (r *rules) Query(in policy.QueryInput) policy.Verdict {
 }
 
 func (r *rules) judge(filter *abi.FilterView, who *client) policy.Verdict {
-	asked := r.asked(filter)
-	if asked&open != 0 {
+	some, every := r.asked(filter)
+	if every&open != 0 {
 		return policy.Pass()
 	}
-	forReaders := r.readersOnly || asked&forReaders != 0
 	switch {
 	case r.needAuth && !who.known:
 		return authToRead
-	case forReaders && !who.known:
+	case r.readersOnly && !who.known:
 		return authAsReader
-	case asked&forAuthed != 0 && !who.known:
+	case some&forAuthed != 0 && !who.known:
 		return authForKinds
-	case forReaders && !who.isReader():
+	case r.readersOnly && !who.isReader():
 		return onlyReaders
-	case asked&private == 0 || who.asksForOwn(filter):
+	case every&withheld == 0:
 		return policy.Pass()
+	case !who.known && every&forReaders != 0:
+		return authAsReader
 	case !who.known:
 		return authForOwn
+	case every&forReaders != 0 && !who.isReader():
+		return onlyReaders
 	}
-	return onlyOwnEvents
+	return policy.Pass()
 }
 
-// asked returns the lists with a kind that the filter may match, and open only if all
-// that it names are.
-func (r *rules) asked(filter *abi.FilterView) lists {
+// asked returns the lists with a kind that the filter may match, and the lists with all kinds that
+// it names.
+func (r *rules) asked(filter *abi.FilterView) (some, every lists) {
 	if filter.NumKinds() == 0 {
 		if filter.NumIDs() > 0 || refers(filter) {
-			return 0
+			return 0, 0
 		}
-		return r.used &^ open
+		return r.used, 0
 	}
-	some, every := lists(0), open
+	every = forAuthed | forReaders | private | open | withheld
 	for it := filter.Kinds(); it.Next(); {
 		is := r.is[uint16(it.Kind())]
 		some |= is
 		every &= is
 	}
-	return some&^open | every
+	return some, every
 }
 
 // refers reports whether the filter names what the events refer to.
@@ -184,55 +287,8 @@ func (c *client) isReader() bool {
 	return c.reader
 }
 
-// asksForOwn reports whether the filter matches nothing but what the client wrote or
-// receives: all authors, or all values of #p, are keys that it has proven.
-func (c *client) asksForOwn(filter *abi.FilterView) bool {
-	if !c.known {
-		return false
-	}
-	if filter.NumAuthors() > 0 && c.allAuthors(filter) {
-		return true
-	}
-	for it := filter.Tags(); it.Next(); {
-		if it.Name() == "p" && c.allValues(it.Values()) {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *client) allAuthors(filter *abi.FilterView) bool {
-	for it := filter.Authors(); it.Next(); {
-		if !c.has(it.Key()) {
-			return false
-		}
-	}
-	return true
-}
-
-func (c *client) allValues(values abi.BytesIter) bool {
-	n := 0
-	for ; values.Next(); n++ {
-		key, ok := decode(values.Bytes())
-		if !ok || !c.has(key) {
-			return false
-		}
-	}
-	return n > 0
-}
-
-// has looks at the first bytes first: a filter may name thousands of keys.
-func (c *client) has(key policy.PubKey) bool {
-	for i := range c.n {
-		if c.keys[i][0] == key[0] && c.keys[i] == key {
-			return true
-		}
-	}
-	return false
-}
-
 // decode reads 64 hex digits, in lower case as in events.
-func decode(text []byte) (key policy.PubKey, ok bool) {
+func decode[T string | []byte](text T) (key policy.PubKey, ok bool) {
 	if len(text) != 2*len(key) {
 		return key, false
 	}

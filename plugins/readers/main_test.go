@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"talon/sdk/nip19"
 	"talon/sdk/policy"
 	"talon/sdk/policy/policytest"
 )
@@ -16,47 +17,33 @@ func p(values ...string) []policy.TagFilter {
 }
 
 func TestWhatIsAskedFor(t *testing.T) {
-	me, other := policy.PubKey{0xab, 1}, policy.PubKey{2}
-	mine := me.String()
 	for _, test := range []struct {
 		name   string
 		filter policy.Filter
-		rule   string
+		rule   string // for a stranger
 	}{
-		{"messages to me", policy.Filter{Kinds: []int{4, 1059, 1}, Tags: p(mine)}, ""},
-		{"messages to me and another", policy.Filter{Kinds: []int{4}, Tags: p(mine, other.String())}, "private"},
-		{"messages from another to me", policy.Filter{Kinds: []int{4}, Authors: []policy.PubKey{other}, Tags: p(mine)}, ""},
-		{"messages from me to another", policy.Filter{Kinds: []int{4}, Authors: []policy.PubKey{me}, Tags: p(other.String())}, ""},
-		{"messages from me and another", policy.Filter{Kinds: []int{4}, Authors: []policy.PubKey{me, other}}, "private"},
-		{"messages to a key in capitals", policy.Filter{Kinds: []int{4}, Tags: p(strings.ToUpper(mine))}, "private"},
-		{"messages to a longer key", policy.Filter{Kinds: []int{4}, Tags: p(mine + "0")}, "private"},
-		{"messages to nobody", policy.Filter{Kinds: []int{4}, Tags: p()}, "private"},
-		{"messages to an empty key", policy.Filter{Kinds: []int{4}, Tags: p("")}, "private"},
-		{"messages that name me otherwise", policy.Filter{Kinds: []int{4}, Tags: []policy.TagFilter{{Name: "P", Values: []string{mine}}}}, "private"},
-		{"messages by their ids", policy.Filter{Kinds: []int{4}, IDs: []policy.ID{{1}}}, "private"},
-		{"messages about an event", policy.Filter{Kinds: []int{4}, Tags: []policy.TagFilter{{Name: "e", Values: []string{"x"}}}}, "private"},
-		{"everything", policy.Filter{}, "private"},
-		{"everything of a topic", policy.Filter{Tags: []policy.TagFilter{{Name: "t", Values: []string{"x"}}}}, "private"},
-		{"everything to me", policy.Filter{Tags: p(mine)}, ""},
-		{"everything about a repository", policy.Filter{Tags: []policy.TagFilter{{Name: "a", Values: []string{"30617:x:y"}}}}, ""},
+		{"messages", policy.Filter{Kinds: []int{4}}, "auth-private"},
+		{"messages and gift wraps by their ids", policy.Filter{Kinds: []int{4, 1059}, IDs: []policy.ID{{1}}}, "auth-private"},
+		{"gift wraps that nobody keeps", policy.Filter{Kinds: []int{21059}, Tags: p("x")}, "auth-private"},
+		{"messages and notes", policy.Filter{Kinds: []int{1, 4}}, ""},
+		{"everything", policy.Filter{}, ""},
+		{"everything of an author", policy.Filter{Authors: []policy.PubKey{{2}}}, ""},
 		{"events by their ids", policy.Filter{IDs: []policy.ID{{1}}}, ""},
-		{"kinds beside", policy.Filter{Kinds: []int{3, 5, 1058, 1060}}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := policytest.New(t, manifest, new(rules), nil)
-			h.Authed = []policy.PubKey{{9}, me}
 			if v := h.Query(policy.VerbReq, policy.Filter{Kinds: []int{1}}, test.filter); v.Rule != test.rule {
-				t.Errorf("by %q (%s), want %q", v.Rule, v.Reason(), test.rule)
+				t.Errorf("a stranger: by %q (%s), want %q", v.Rule, v.Reason(), test.rule)
 			}
-			h.Authed = nil
-			if v := h.Query(policy.VerbCount, test.filter); (v.Action == policy.ActionRequireAuth) != (test.rule != "" || test.filter.Tags != nil && !strings.Contains(test.name, "repository")) {
-				t.Errorf("a stranger: %v by %q", v.Action, v.Rule)
+			h.Authed = []policy.PubKey{{9}}
+			if v := h.Query(policy.VerbCount, test.filter); v.Action != policy.ActionPass {
+				t.Errorf("a client with a key: %v by %q", v.Action, v.Rule)
 			}
 		})
 	}
 }
 
-// TestStricterRulesFirst: a member of the readers still reads nobody else's messages.
+// TestStricterRulesFirst asks as several clients.
 func TestStricterRulesFirst(t *testing.T) {
 	h := policytest.New(t, manifest, new(rules), map[string]any{
 		"need_auth": true, "readers_kinds": []any{"1"}, "auth_kinds": []any{"7"}, "open_kinds": []any{"0", "7"},
@@ -68,10 +55,10 @@ func TestStricterRulesFirst(t *testing.T) {
 		rule   string
 	}{
 		{policy.PubKey{1}, policy.Filter{Kinds: []int{1, 2}}, ""},
-		{policy.PubKey{1}, policy.Filter{Kinds: []int{1, 4}}, "private"},
-		{policy.PubKey{2}, policy.Filter{Kinds: []int{1, 4}}, "readers"},
-		{policy.PubKey{2}, policy.Filter{Kinds: []int{2}}, ""},
-		{policy.PubKey{2}, policy.Filter{}, "readers"},
+		{policy.PubKey{1}, policy.Filter{Kinds: []int{1}}, ""},
+		{policy.PubKey{2}, policy.Filter{Kinds: []int{1}}, "readers"},
+		{policy.PubKey{2}, policy.Filter{Kinds: []int{1, 4}}, ""},
+		{policy.PubKey{2}, policy.Filter{}, ""},
 		{policy.PubKey{}, policy.Filter{Kinds: []int{2}}, "auth"},
 		{policy.PubKey{}, policy.Filter{Kinds: []int{0, 7}}, ""},
 		{policy.PubKey{}, policy.Filter{IDs: []policy.ID{{1}}}, "auth"},
@@ -82,6 +69,40 @@ func TestStricterRulesFirst(t *testing.T) {
 		}
 		if v := h.Query(policy.VerbReq, test.filter); v.Rule != test.rule {
 			t.Errorf("%+v: by %q, want %q", test, v.Rule, test.rule)
+		}
+	}
+}
+
+func TestAudience(t *testing.T) {
+	owner := policy.PubKey{7}
+	npub := nip19.EncodeNpub(owner)
+	h := policytest.New(t, manifest, new(rules), map[string]any{"readers_repositories": []any{npub + "/secret", "hidden"}})
+	for _, test := range []struct {
+		name  string
+		event policytest.Event
+		rule  string
+	}{
+		{"its owner's", policytest.Event{Kind: 30617, PubKey: owner, Tags: [][]string{{"d", "secret"}}}, "repository"},
+		{"another owner's", policytest.Event{Kind: 30617, Tags: [][]string{{"d", "secret"}}}, ""},
+		{"another of the owner", policytest.Event{Kind: 30617, PubKey: owner, Tags: [][]string{{"d", "open"}}}, ""},
+		{"every owner's", policytest.Event{Kind: 30617, Tags: [][]string{{"d", "hidden"}}}, "repository"},
+		{"no announcement", policytest.Event{Kind: 30618, PubKey: owner, Tags: [][]string{{"d", "secret"}}}, ""},
+	} {
+		if v := h.Audience(test.event); v.Rule != test.rule || (v.Set == "readers") != (test.rule != "") {
+			t.Errorf("%s: %v by %q to %q, want %q", test.name, v.Action, v.Rule, v.Set, test.rule)
+		}
+	}
+	var tags [][]string
+	for i := range 3 * maxAudience {
+		tags = append(tags, []string{"p", policy.PubKey{1, byte(i), byte(i >> 8)}.String()})
+	}
+	if v := h.Audience(policytest.Event{Kind: 4, Tags: tags}); len(v.Keys) != 32*maxAudience {
+		t.Errorf("a message to thousands: %d bytes of keys, want %d", len(v.Keys), 32*maxAudience)
+	}
+	for _, wrong := range []string{"", "npub1x", npub + "/"} {
+		_, err := policytest.Configure(t, manifest, new(rules), map[string]any{"readers_repositories": []any{wrong}})
+		if err == nil || !strings.Contains(err.Error(), "readers_repositories") {
+			t.Errorf("%q: %v", wrong, err)
 		}
 	}
 }

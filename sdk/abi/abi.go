@@ -82,6 +82,10 @@ const (
 	ExportConnect = "talon_connect" // (len i32) -> i64, reads a ConnectRequest
 	ExportPush    = "talon_push"    // (len i32) -> i64, reads a PushRequest
 
+	// ExportAudience is asked who may receive an event. It reads an AdmitRequest without a
+	// source: the answer does not depend on who sent the event, nor on who asks for it.
+	ExportAudience = "talon_audience" // (len i32) -> i64
+
 	// ExportInitialize is called once, before anything else, if the module has
 	// it. Toolchains use it to set up their runtime.
 	ExportInitialize = "_initialize" // () -> ()

@@ -196,3 +196,9 @@ func AppendRetry(b []byte, seconds uint32) []byte { return appendUint(b, 10, uin
 // AppendParent appends to a verdict the id or the address of the held event on which an event
 // depends.
 func AppendParent(b []byte, parent string) []byte { return appendNonEmpty(b, 11, parent) }
+
+// AppendAudience appends to a verdict who receives an event: keys of 32 bytes, one after the
+// other, or a set.
+func AppendAudience(b []byte, keys, set string) []byte {
+	return appendNonEmpty(appendNonEmpty(b, 12, keys), 13, set)
+}

@@ -23,6 +23,7 @@ const (
 	ActionShadowReject = 3 // event: answer OK true, do not store; query: answer as if nothing were here
 	ActionHold         = 4 // event: keep it in purgatory
 	ActionRequireAuth  = 5 // event, query: refuse it until the client authenticates (NIP-42)
+	ActionRestrict     = 6 // audience: only whom the verdict names receives the event
 )
 
 // VerdictView reads a Verdict in place. Its texts are valid UTF-8.
@@ -32,6 +33,9 @@ type VerdictView struct {
 	Reason []byte // for the client, "prefix: text"; empty for ACTION_PASS and ACTION_ACCEPT
 	Retry  uint32
 	Parent []byte
+	Set    []byte
+
+	keys []byte
 }
 
 // Decode reads b. What has a method is looked into only when that is called.
@@ -50,13 +54,23 @@ func (v *VerdictView) Decode(b []byte) error {
 			v.Retry = uint32(min(r.num, 1<<32-1))
 		case 11<<3 | wireBytes:
 			v.Parent = r.data
+		case 12<<3 | wireBytes:
+			v.keys = r.data
+		case 13<<3 | wireBytes:
+			v.Set = r.data
 		}
 	}
-	if r.bad || !utf8.Valid(v.Rule) || !utf8.Valid(v.Reason) || !utf8.Valid(v.Parent) {
+	if r.bad || !utf8.Valid(v.Rule) || !utf8.Valid(v.Reason) || !utf8.Valid(v.Parent) || !utf8.Valid(v.Set) {
 		return ErrMalformed
 	}
 	return nil
 }
+
+// NumKeys is the number of keys.
+func (v *VerdictView) NumKeys() int { return len(v.keys) / 32 }
+
+// Key returns the one at index i.
+func (v *VerdictView) Key(i int) [32]byte { return [32]byte(v.keys[32*i:]) }
 
 // Setting is one value of a module's configuration. The list that belongs to
 // its type in the manifest is filled; a scalar is a list of one.

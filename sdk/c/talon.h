@@ -91,6 +91,7 @@ enum {
 	TALON_ACTION_SHADOW_REJECT = 3, /* event: answer OK true, do not store; query: answer as if nothing were here */
 	TALON_ACTION_HOLD = 4, /* event: keep it in purgatory */
 	TALON_ACTION_REQUIRE_AUTH = 5, /* event, query: refuse it until the client authenticates (NIP-42) */
+	TALON_ACTION_RESTRICT = 6, /* audience: only whom the verdict names receives the event */
 };
 
 /* That was generated. */
@@ -102,6 +103,7 @@ typedef struct {
 	uint32_t action;
 	talon_text rule, prefix, text;
 	uint32_t retry; /* seconds, see talon_retry_for */
+	talon_text keys, set; /* see talon_only_keys and talon_only_members */
 } talon_verdict;
 
 /* No opinion: the next policy decides. */
@@ -115,7 +117,7 @@ static inline talon_verdict talon_accept(const char *rule) {
 /* Refuse it. The prefix is blocked, invalid, pow, rate-limited, restricted, mute,
  * error or duplicate. */
 static inline talon_verdict talon_reject(const char *rule, const char *prefix, talon_text text) {
-	return (talon_verdict){TALON_ACTION_REJECT, talon_string(rule), talon_string(prefix), text, 0};
+	return (talon_verdict){.action = TALON_ACTION_REJECT, .rule = talon_string(rule), .prefix = talon_string(prefix), .text = text};
 }
 
 /* Refuse it, and tell the client that it was stored. */
@@ -125,12 +127,25 @@ static inline talon_verdict talon_shadow_reject(const char *rule) {
 
 /* Keep an event in purgatory. */
 static inline talon_verdict talon_hold(const char *rule, talon_text text) {
-	return (talon_verdict){TALON_ACTION_HOLD, talon_string(rule), TALON_TEXT("purgatory"), text, 0};
+	return (talon_verdict){.action = TALON_ACTION_HOLD, .rule = talon_string(rule), .prefix = TALON_TEXT("purgatory"), .text = text};
 }
 
 /* Refuse it until the client authenticates (NIP-42). */
+/* Who receives an event, the answer of TALON_AUDIENCE: everybody (talon_pass), clients that
+ * prove one of the keys (32 bytes each, one after the other, at most 1,000), members of a set
+ * of the module, or nobody. */
+static inline talon_verdict talon_only_keys(const char *rule, talon_text keys) {
+	return (talon_verdict){.action = TALON_ACTION_RESTRICT, .rule = talon_string(rule), .keys = keys};
+}
+static inline talon_verdict talon_only_members(const char *rule, const char *set) {
+	return (talon_verdict){.action = TALON_ACTION_RESTRICT, .rule = talon_string(rule), .set = talon_string(set)};
+}
+static inline talon_verdict talon_nobody(const char *rule) {
+	return (talon_verdict){.action = TALON_ACTION_RESTRICT, .rule = talon_string(rule)};
+}
+
 static inline talon_verdict talon_require_auth(const char *rule, talon_text text) {
-	return (talon_verdict){TALON_ACTION_REQUIRE_AUTH, talon_string(rule), TALON_TEXT("auth-required"), text, 0};
+	return (talon_verdict){.action = TALON_ACTION_REQUIRE_AUTH, .rule = talon_string(rule), .prefix = TALON_TEXT("auth-required"), .text = text};
 }
 
 /* Have the host decide about a refused event once more when another of its author is
@@ -699,7 +714,7 @@ enum {
 };
 typedef struct {
 	talon_text failure;
-	bool idle_admit, idle_query, idle_connect, idle_push;
+	bool idle_admit, idle_query, idle_connect, idle_push, idle_audience;
 	talon_text grasps[16], criteria, curation;
 	uint32_t writes;
 } talon_configured;
@@ -1080,6 +1095,9 @@ TALON_APART void talon_write_verdict(talon_writer *w, const talon_verdict *v) {
 	}
 	if (v->retry > 0)
 		talon_put_number(w, 10, v->retry);
+	if (v->keys.len > 0)
+		talon_put_data(w, 12, v->keys);
+	talon_put_some(w, 13, v->set);
 }
 
 TALON_APART void talon_write_configured(talon_writer *w, const talon_configured *c) {
@@ -1092,6 +1110,8 @@ TALON_APART void talon_write_configured(talon_writer *w, const talon_configured 
 		talon_put_data(w, 2, TALON_TEXT("connect"));
 	if (c->idle_push)
 		talon_put_data(w, 2, TALON_TEXT("push"));
+	if (c->idle_audience)
+		talon_put_data(w, 2, TALON_TEXT("audience"));
 	uint32_t size = talon_size_some(c->criteria) + talon_size_some(c->curation), n = 0;
 	for (; n < 16 && c->grasps[n].len > 0; n++)
 		size += talon_size_some(c->grasps[n]);
@@ -1134,7 +1154,7 @@ TALON_APART void *talon_keep(uint32_t size) {
 
 static uint8_t *talon_in;
 static uint32_t talon_in_cap;
-static uint8_t talon_out[4096];
+static uint8_t talon_out[36 << 10]; /* the keys of an audience take most of it */
 
 /* A request longer than the buffer gets one at least twice as large, so that
  * requests that grow byte by byte do not use up the memory. */
@@ -1207,11 +1227,15 @@ TALON_APART void *talon_keep(uint32_t size) { return malloc(size); }
 #endif
 
 /* What decides: each a function that takes a const talon_admit *, talon_query *,
- * talon_connect * or talon_push *, and returns a talon_verdict. "functions" of the
- * manifest names those that the host calls. */
+ * talon_connect *, talon_push * or talon_audience *, and returns a talon_verdict.
+ * "functions" of the manifest names those that the host calls. A talon_audience is a
+ * talon_admit without a source. */
+typedef talon_admit talon_audience;
+static inline bool talon_read_audience(talon_text message, talon_audience *to) { return talon_read_admit(message, to); }
 #define TALON_ADMIT(decide) TALON_FUNCTION(admit, decide)
 #define TALON_QUERY(decide) TALON_FUNCTION(query, decide)
 #define TALON_CONNECT(decide) TALON_FUNCTION(connect, decide)
 #define TALON_PUSH(decide) TALON_FUNCTION(push, decide)
+#define TALON_AUDIENCE(decide) TALON_FUNCTION(audience, decide)
 
 #endif

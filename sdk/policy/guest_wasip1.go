@@ -15,6 +15,7 @@ var (
 	querier    Querier // the registered policy, if it is one
 	connector  Connector
 	pusher     Pusher
+	audiencer  Audiencer
 	current    call
 )
 
@@ -32,6 +33,7 @@ func Register(manifest string, p Policy) Registration {
 	querier, _ = p.(Querier)
 	connector, _ = p.(Connector)
 	pusher, _ = p.(Pusher)
+	audiencer, _ = p.(Audiencer)
 	return Registration{}
 }
 
@@ -73,6 +75,16 @@ func push(n int32) int64 {
 	in, err := current.decodePush(guest.Input(n))
 	guest.Check(err)
 	return answer(pusher.Push(in))
+}
+
+//go:wasmexport talon_audience
+func audience(n int32) int64 {
+	if audiencer == nil {
+		panic("the manifest names the function audience, but the policy has no method Audience")
+	}
+	in, err := current.decodeAdmit(guest.Input(n))
+	guest.Check(err)
+	return answer(audiencer.Audience(in))
 }
 
 // answer returns 0 for a pass, which has no fields.

@@ -73,6 +73,15 @@ func (c *Call) Push(p Pusher, request []byte) (Verdict, error) {
 	return p.Push(in), nil
 }
 
+// Audience asks p about the audience of an encoded AdmitRequest.
+func (c *Call) Audience(p Audiencer, request []byte) (Verdict, error) {
+	in, err := c.c.decodeAdmit(request)
+	if err != nil {
+		return Verdict{}, err
+	}
+	return p.Audience(in), nil
+}
+
 // Configure calls p with a configuration, encoded and decoded as on the way into a
 // module. It returns the answer to the host.
 func Configure(p Policy, c abi.Config) (abi.Configured, error) {

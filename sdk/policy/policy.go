@@ -16,8 +16,8 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o rules.wasm
 //
-// A policy may also decide about queries, connections and pushes: it has a method
-// of [Querier], [Connector] or [Pusher], and "functions" of its manifest names
+// A policy may also decide about queries, connections, pushes, and who receives events: it has a
+// method of [Querier], [Connector], [Pusher] or [Audiencer], and "functions" of its manifest names
 // what the host is to call. What it may know of the relay, and what it keeps, it
 // asks of the host: [Facts], which every input has.
 //
@@ -39,13 +39,14 @@ package policy
 
 import (
 	"unicode/utf8"
+	"unsafe"
 
 	"talon/sdk/abi"
 	"talon/sdk/module"
 )
 
 // Policy decides which events a relay accepts. It may also be a [Querier], a
-// [Connector] and a [Pusher]; "functions" of its manifest names what the host
+// [Connector], a [Pusher] and an [Audiencer]; "functions" of its manifest names what the host
 // calls: ["admit", "query"], only "admit" where it is absent.
 type Policy interface {
 	// Configure is called once, before the first Admit. An error refuses the
@@ -81,6 +82,16 @@ type Pusher interface {
 	// answers are Pass, Accept and Reject. If all policies pass, they may, unless
 	// GRASP's own rules refuse them.
 	Push(in PushInput) Verdict
+}
+
+// Audiencer is a policy that also decides who may receive events.
+type Audiencer interface {
+	// Audience decides who may receive an event: "audience" in the manifest, whose member of
+	// that name says about which events. The answers are Pass, which is everybody, [OnlyKeys],
+	// [OnlyMembers] and [Nobody]. The strictest answer of all policies counts. The relay stores
+	// it with the event, and asks again when the module or its settings change. The input has
+	// no source: the answer must not depend on who sent the event.
+	Audience(in Input) Verdict
 }
 
 // Idler is a policy that has nothing to decide with some configurations.
@@ -196,10 +207,11 @@ const (
 	ActionShadowReject Action = abi.ActionShadowReject
 	ActionHold         Action = abi.ActionHold
 	ActionRequireAuth  Action = abi.ActionRequireAuth
+	ActionRestrict     Action = abi.ActionRestrict
 )
 
 func (a Action) String() string {
-	names := [...]string{"pass", "accept", "reject", "shadow-reject", "hold", "auth-required"}
+	names := [...]string{"pass", "accept", "reject", "shadow-reject", "hold", "auth-required", "restrict"}
 	if int(a) < len(names) {
 		return names[a]
 	}
@@ -214,6 +226,9 @@ type Verdict struct {
 	Text   string // the reason after its prefix, for people
 	Retry  uint32 // seconds, see [Verdict.RetryFor]
 	Parent string // see [Verdict.With]
+
+	// Keys, 32 bytes each, one after the other, and Set are whom an event is restricted to.
+	Keys, Set string
 }
 
 // Pass has no opinion: the next policy decides. If all pass, an event is refused;
@@ -243,6 +258,18 @@ func Hold(text string) Verdict {
 func RequireAuth(text string) Verdict {
 	return Verdict{Action: ActionRequireAuth, Prefix: "auth-required", Text: text}
 }
+
+// OnlyKeys lets only clients that prove one of the keys receive the event: at most 1,000, each
+// 32 bytes, one after the other. The bytes are valid as long as the module keeps them unchanged.
+func OnlyKeys(keys []byte) Verdict {
+	return Verdict{Action: ActionRestrict, Keys: unsafe.String(unsafe.SliceData(keys), len(keys))}
+}
+
+// OnlyMembers lets only members of a set of the module receive the event.
+func OnlyMembers(set string) Verdict { return Verdict{Action: ActionRestrict, Set: set} }
+
+// Nobody lets nobody receive the event. It is stored, and the relay's own rules see it.
+func Nobody() Verdict { return Verdict{Action: ActionRestrict} }
 
 // By returns v with the code of the rule that decided, for the operator's
 // metrics and logs. It must not change between versions of a module.
@@ -280,7 +307,11 @@ func (v Verdict) Reason() string {
 // for each call, and most verdicts have no text.
 func (v *Verdict) append(b []byte) []byte {
 	if len(v.Prefix)|len(v.Text)|len(v.Parent)|int(v.Retry) == 0 {
-		return abi.AppendVerdict(b, uint32(v.Action), v.Rule, "", "")
+		b = abi.AppendVerdict(b, uint32(v.Action), v.Rule, "", "")
+		if len(v.Keys)|len(v.Set) == 0 {
+			return b
+		}
+		return abi.AppendAudience(b, v.Keys, v.Set)
 	}
 	return v.appendReason(b)
 }

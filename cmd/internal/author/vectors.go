@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"talon/host"
 	"talon/sdk/abi/manifest"
@@ -102,5 +103,9 @@ func (a *Answer) check(v *manifest.Vector) error {
 	for manifest.ActionName(action) != a.Action.String() {
 		action++
 	}
-	return v.Check(action, a.Rule, a.Reason)
+	if err := v.Check(action, a.Rule, a.Reason); err != nil || a.Audience == nil {
+		return err
+	}
+	_, set, _ := strings.Cut(a.Audience.Set, "/") // the host puts the name of the module in front
+	return v.CheckAudience(manifest.Keys(a.Audience.Keys), set)
 }

@@ -80,6 +80,7 @@ func (e *Enforcer) eachBarred(ctx context.Context, r *moderation.Row, take func(
 // eachStored calls take with the stored events that a filter matches and that pass a test, newest
 // first, a slice at a time. stays says that take does not remove them, and gets some twice.
 func (e *Enforcer) eachStored(ctx context.Context, f host.Filter, wanted func(*host.Event) bool, take func([]*host.Event) error, stays bool) error {
+	f.Reader = host.Everything
 	for f.Limit = slice; ; {
 		// Also what has expired and waits for the sweep: a purge leaves nothing.
 		found, err := e.cfg.Store.Select(ctx, []host.Filter{f}, math.MinInt64)

@@ -4,11 +4,12 @@ package guest
 type Func uint8
 
 const (
-	Admit   Func = iota // an event
-	Query               // the filters of a REQ, COUNT or NEG-OPEN
-	Connect             // a client that has just come
-	Push                // ref updates
-	Step                // what happened to a strategy
+	Admit    Func = iota // an event
+	Query                // the filters of a REQ, COUNT or NEG-OPEN
+	Connect              // a client that has just come
+	Push                 // ref updates
+	Audience             // who may receive an event
+	Step                 // what happened to a strategy
 	ThrottleDelay
 	ThrottleAdmit
 	ThrottleAfter
@@ -19,7 +20,7 @@ const (
 const functions = int(ThrottleTick) + 1
 
 var functionNames = [functions]string{
-	"admit", "query", "connect", "push", "step",
+	"admit", "query", "connect", "push", "audience", "step",
 	"throttle_delay", "throttle_admit", "throttle_after", "throttle_pick", "throttle_tick",
 }
 
@@ -30,4 +31,4 @@ func (f Func) String() string { return functionNames[f] }
 func (f Func) export() string { return "talon_" + functionNames[f] }
 
 // policy reports whether the function answers with a verdict.
-func (f Func) policy() bool { return f <= Push }
+func (f Func) policy() bool { return f <= Audience }

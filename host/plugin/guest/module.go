@@ -38,6 +38,8 @@ type Module struct {
 
 	about host.Description
 
+	candidates *Candidates // for the function audience
+
 	code     *code // nil: none is kept
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
@@ -130,13 +132,18 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
+	candidates, err := newCandidates(man, settings)
+	if err != nil {
+		return nil, err
+	}
 	budgets := o.resolve(&man.Budgets, reduces)
 	m := &Module{
 		name: o.Name, manifest: man, functions: functions, config: encodeConfig(settings, o.Service),
 		limits: o.Limits, budgets: budgets, maxFuelUsed: mostFuel,
 		testConfig: encodeConfig(settings, testService),
 		state:      o.State, sets: o.Sets, held: o.Held, git: o.Git, events: o.Events,
-		bound: context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{max: maxValues},
+		candidates: candidates,
+		bound:      context.Background(), metrics: o.Metrics.of(o.Name), valueNames: names{max: maxValues},
 		logRate: logRate{max: budgets.LogRate, clock: o.Clock},
 		log:     o.Log, elapsed: o.elapsed,
 	}
@@ -205,6 +212,15 @@ func (m *Module) Manifest() *manifest.Manifest { return m.manifest }
 
 // About returns the module's description of the relay, as it is configured.
 func (m *Module) About() host.Description { return m.about }
+
+// Candidates returns the events about which the function audience is asked, nil if it is never
+// called.
+func (m *Module) Candidates() *Candidates {
+	if !m.Calls(Audience) {
+		return nil
+	}
+	return m.candidates
+}
 
 // Calls reports whether the host calls the function in this module.
 func (m *Module) Calls(f Func) bool {

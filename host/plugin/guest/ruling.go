@@ -36,10 +36,11 @@ var actions = [...]host.Action{
 	abi.ActionShadowReject: host.ShadowReject,
 	abi.ActionHold:         host.Hold,
 	abi.ActionRequireAuth:  host.RequireAuth,
+	abi.ActionRestrict:     host.Restrict,
 }
 
 // mayAnswer says which actions are answers to which function, by their indexes.
-var mayAnswer = func() (table [Push + 1][len(actions)]bool) {
+var mayAnswer = func() (table [Audience + 1][len(actions)]bool) {
 	for f := range table {
 		for action := range actions {
 			table[f][action] = manifest.MayAnswer(Func(f).String(), uint32(action))
@@ -138,7 +139,39 @@ func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ru
 	if action == host.Hold {
 		ruling.Parent = string(v.Parent)
 	}
+	if action == host.Restrict {
+		var failure *Failure
+		if ruling.Audience, failure = inst.module.audience(v); failure != nil {
+			return host.Ruling{}, nil, failure
+		}
+	}
 	return ruling, r, nil
+}
+
+// audience returns whom a verdict restricts an event to. The name of a set gets that of the
+// module, so that it is the same for all modules.
+func (m *Module) audience(v *abi.VerdictView) (*host.Audience, *Failure) {
+	n := v.NumKeys()
+	switch {
+	case n > host.MaxAudienceKeys:
+		return nil, &Failure{Cause: CauseGarbage, what: fmt.Sprintf("restricts an event to %d keys; the limit is %d", n, host.MaxAudienceKeys)}
+	case n > 0 && len(v.Set) > 0:
+		return nil, &Failure{Cause: CauseGarbage, what: "restricts an event to keys and to a set: want one of them"}
+	case len(v.Set) > 64:
+		return nil, &Failure{Cause: CauseGarbage, what: "restricts an event to a set whose name is longer than 64 bytes"}
+	case len(v.Set) > 0:
+		return &host.Audience{Set: m.name + "/" + string(v.Set)}, nil
+	}
+	a := &host.Audience{}
+	seen := make(map[host.PubKey]struct{}, n)
+	for i := range n {
+		key := host.PubKey(v.Key(i))
+		if _, twice := seen[key]; !twice {
+			seen[key] = struct{}{}
+			a.Keys = append(a.Keys, key)
+		}
+	}
+	return a, nil
 }
 
 // Reason makes what a plugin says fit for an OK message: one line with a

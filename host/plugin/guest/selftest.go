@@ -230,6 +230,13 @@ func (inst *instance) judge(test *selfTest, answer []byte) error {
 	if err := test.vector.Check(inst.view.Action, string(inst.view.Rule), string(inst.view.Reason)); err != nil {
 		return unwanted{err}
 	}
+	var keys []manifest.Key
+	for i := range inst.view.NumKeys() {
+		keys = append(keys, inst.view.Key(i))
+	}
+	if err := test.vector.CheckAudience(keys, string(inst.view.Set)); err != nil {
+		return unwanted{err}
+	}
 	return nil
 }
 
@@ -238,7 +245,7 @@ type unwanted struct{ error }
 
 const (
 	// testsVersion changes when what is tested does.
-	testsVersion = 2
+	testsVersion = 3
 
 	stampFile = "passed"
 	maxStamps = 16 // configurations of one module

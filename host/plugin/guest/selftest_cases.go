@@ -75,7 +75,9 @@ var probes = sync.OnceValue(func() (list [functions][]probe) {
 	const now = manifest.VectorNow
 	event := func(name string, kind host.Kind, content string, tags host.Tags) {
 		e := &host.Event{ID: host.ID{1}, PubKey: host.PubKey{2}, Sig: host.Sig{3}, CreatedAt: now, Kind: kind, Content: content, Tags: tags}
-		list[Admit] = append(list[Admit], probe{name: name, request: new(Request).Admit(&host.Item{Event: e}, now)})
+		for _, f := range []Func{Admit, Audience} {
+			list[f] = append(list[f], probe{name: name, request: new(Request).Admit(&host.Item{Event: e}, now)})
+		}
 	}
 	key := host.PubKey{4}
 	event("a note", 1, "hello", host.Tags{{"e", host.ID{5}.String(), "wss://relay.example.com", "root"}, {"p", key.String()}, {"t", "nostr"}})

@@ -13,7 +13,6 @@ import (
 	"talon/host/purgatory"
 	"talon/host/store/metrics"
 	"talon/host/store/semantics"
-	"talon/host/wire"
 )
 
 // Check compares everything that is stored with everything else: each event's text with
@@ -53,6 +52,8 @@ type checker struct {
 	total  semantics.Total
 	events int64
 	usage  semantics.UsageChanges
+
+	withheld int64 // of them
 }
 
 func (c *checker) problem(format string, args ...any) { c.report(fmt.Sprintf(format, args...)) }
@@ -65,9 +66,9 @@ func (c *checker) run(ctx context.Context) error {
 	}
 	var placeholders, rows int64
 	var next bool
-	const sql = `SELECT seq, events, bytes, held, held_bytes, placeholders, (SELECT count(*) FROM placeholder), expires = least(` + nextExpiry + `, ` + nextHidden + `) AND due = ` + nextHeld + ` FROM total`
+	const sql = `SELECT seq, events, bytes, withheld, held, held_bytes, placeholders, (SELECT count(*) FROM placeholder), expires = least(` + nextExpiry + `, ` + nextHidden + `) AND due = ` + nextHeld + ` FROM total`
 	t := &c.total
-	if err := c.tx.QueryRow(ctx, sql).Scan(&t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &placeholders, &rows, &next); err != nil {
+	if err := c.tx.QueryRow(ctx, sql).Scan(&t.Seq, &t.Events, &t.Bytes, &t.Withheld, &t.Held, &t.HeldBytes, &placeholders, &rows, &next); err != nil {
 		return err
 	}
 	if !next {
@@ -81,6 +82,9 @@ func (c *checker) run(ctx context.Context) error {
 		return err
 	}
 	c.events = n
+	if t.Withheld != c.withheld {
+		c.problem("totals: %d withheld events noted, %d stored", t.Withheld, c.withheld)
+	}
 	if t.Events != n || t.Bytes != size {
 		c.problem("totals: %d events of %d bytes noted, %d of %d stored", t.Events, t.Bytes, n, size)
 	}
@@ -124,7 +128,7 @@ type row struct {
 	id, pubkey, sortKey, json []byte
 	kind                      int32
 	expires                   *int64
-	address                   []byte
+	address, audience         []byte
 	since, due                int64
 	dormant                   bool
 	cause                     int16
@@ -139,14 +143,14 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 		more, name = "since, due, dormant, cause", "held event"
 	}
 	var tags int64
-	sql := `SELECT seq, created_at, id, pubkey, place, json, kind, expires, address, ` + more + ` FROM ` + t.event + ` WHERE seq > $1 ORDER BY seq LIMIT $2`
+	sql := `SELECT seq, created_at, id, pubkey, place, json, kind, expires, address, audience, ` + more + ` FROM ` + t.event + ` WHERE seq > $1 ORDER BY seq LIMIT $2`
 	for last := int64(math.MinInt64); ; {
 		found, err := c.tx.Query(ctx, sql, last, fetchRows)
 		if err != nil {
 			return n, size, err
 		}
 		rows, err := pgx.CollectRows(found, func(x pgx.CollectableRow) (r row, err error) {
-			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.sortKey, &r.json, &r.kind, &r.expires, &r.address, &r.since, &r.due, &r.dormant, &r.cause)
+			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.sortKey, &r.json, &r.kind, &r.expires, &r.address, &r.audience, &r.since, &r.due, &r.dormant, &r.cause)
 		})
 		if err != nil {
 			return n, size, err
@@ -160,7 +164,12 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 			last = r.seq
 			n++
 			size += int64(len(r.json))
-			e, err := wire.ParseEvent(r.json)
+			if t == held {
+				r.audience = nil // it waits for the release
+			} else if r.audience != nil {
+				c.withheld++
+			}
+			e, err := parseEvent(r.json, r.audience)
 			if err != nil {
 				c.problem("%s %d (id %x): its text cannot be read: %v", name, r.seq, r.id, err)
 				if t == stored {
@@ -195,7 +204,7 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 func (c *checker) row(name string, r *row, e *host.Event, t tables) {
 	expires := expiry(e)
 	same := bytes.Equal(r.id, e.ID[:]) && bytes.Equal(r.pubkey, e.PubKey[:]) && bytes.Equal(r.sortKey, sortKeyOf(e)) && r.createdAt == e.CreatedAt &&
-		r.kind == int32(e.Kind) && bytes.Equal(r.address, c.keys.address(e)) && (r.expires == nil) == (expires == nil) && (expires == nil || *r.expires == *expires)
+		r.kind == indexKind(e) && bytes.Equal(r.address, c.keys.address(e)) && (r.expires == nil) == (expires == nil) && (expires == nil || *r.expires == *expires)
 	if !same {
 		c.problem("%s %d (%s): its row does not agree with its text", name, r.seq, e.ID)
 	}
@@ -232,7 +241,7 @@ func (c *checker) tags(ctx context.Context, t tables, name string, want *tagRows
 // address at most one version is stored.
 func (c *checker) conflicts(ctx context.Context) error {
 	for _, rule := range []struct{ sql, problem string }{
-		{`SELECT e.id FROM event e JOIN deleted_id d ON d.id = e.id AND d.pubkey = e.pubkey WHERE e.kind <> 5`, "stored, but deleted by its author"},
+		{`SELECT e.id FROM event e JOIN deleted_id d ON d.id = e.id AND d.pubkey = e.pubkey WHERE e.kind & 65535 <> 5`, "stored, but deleted by its author"},
 		{`SELECT e.id FROM event e JOIN deleted_address d ON d.key = e.address WHERE e.created_at <= d.until`, "stored, but its author deleted its address"},
 		{`SELECT h.id FROM held h JOIN event e ON e.id = h.id`, "held, but stored as well"},
 		{`SELECT h.id FROM held h JOIN deleted_id d ON d.id = h.id AND d.pubkey = h.pubkey WHERE h.kind <> 5`, "held, but deleted by its author"},

@@ -79,17 +79,18 @@ func (r rows) HeldByAuthor(author host.PubKey) (n int64, err error) {
 func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 	ctx, cancel := call()
 	defer cancel()
-	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known FROM held WHERE `
+	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience FROM held WHERE `
 	found, err := r.tx.s.conn.Query(ctx, columns+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(found, func(row pgx.CollectableRow) (*purgatory.Row, error) {
 		h := new(purgatory.Row)
-		var id, pubkey, reason []byte
+		var id, pubkey, reason, audience []byte
 		var kind int32
 		var cause int16
-		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent, &h.Network, &h.Known)
+		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent, &h.Network, &h.Known, &audience)
+		h.Audience = audienceOf(audience)
 		copy(h.ID[:], id)
 		copy(h.PubKey[:], pubkey)
 		h.Kind, h.Reason, h.Cause = host.Kind(kind), string(reason), purgatory.Cause(cause)
@@ -202,14 +203,14 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 	tx := r.tx
 	var seq int64
 	_, err := tx.row(`
-		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent, network, known)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) RETURNING seq`,
-		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent, h.Network, h.Known}, &seq)
+		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent, network, known, audience)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) RETURNING seq`,
+		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent, h.Network, h.Known, e.Audience.Encode()}, &seq)
 	if err != nil {
 		return err
 	}
 	var tags tagRows
-	tags.add(&tx.s.keys, held, e, seq)
+	tags.add(&tx.s.keys, held, e.For(nil), seq) // purgatory is nobody's to read
 	if len(tags.key) > 0 {
 		if _, err := tx.exec(insertTags("held_tag"), tags.key, tags.kind, tags.sortKey, tags.seq, tags.expires); err != nil {
 			return err

@@ -30,7 +30,7 @@ func (tx *Tx) TakeDown(t host.Takedown, now int64) (out host.TakedownOutcome, er
 	}
 	if tx.others > 0 {
 		for _, p := range out.Published {
-			tx.changes.add(changeStored, uint64(p.Seq), p.Event.JSON)
+			tx.changes.event(changeStored, uint64(p.Seq), p.Event)
 		}
 		tx.changes.removed(out.Removed)
 		tx.changes.held(out.Held)
@@ -42,12 +42,13 @@ func (tx *Tx) TakeDown(t host.Takedown, now int64) (out host.TakedownOutcome, er
 func (r rows) HiddenTotal() int64 { return r.tx.total.Hidden }
 
 // selectHidden reads the columns of a [semantics.Hidden].
-const selectHidden = `SELECT number, id, pubkey, kind, created_at, json FROM hidden WHERE `
+const selectHidden = `SELECT number, id, pubkey, kind, created_at, json, audience FROM hidden WHERE `
 
 func scanHidden(row pgx.CollectableRow) (h semantics.Hidden, err error) {
-	var id, pubkey []byte
+	var id, pubkey, audience []byte
 	var kind int32
-	err = row.Scan(&h.Seq, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON)
+	err = row.Scan(&h.Seq, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &audience)
+	h.Audience = audienceOf(audience)
 	copy(h.ID[:], id)
 	copy(h.PubKey[:], pubkey)
 	h.Kind = host.Kind(kind)
@@ -87,9 +88,9 @@ func (r rows) InsertHidden(e *host.Event) error {
 	var keys [][]byte
 	semantics.Maintained(e, func(value string) { keys = append(keys, tx.s.keys.key(host.MaintainerOf, value)) })
 	_, err := tx.exec(`
-		WITH h AS (INSERT INTO hidden (id, pubkey, created_at, kind, address, expires, json) VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING number)
+		WITH h AS (INSERT INTO hidden (id, pubkey, created_at, kind, address, expires, json, audience) VALUES ($1, $2, $3, $4, $5, $6, $7, $9) RETURNING number)
 		INSERT INTO hidden_maintainer SELECT k.key, h.number FROM h, unnest($8::bytea[]) k (key)`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int32(e.Kind), tx.s.keys.address(e), expiry(e), e.JSON, unique(keys))
+		e.ID[:], e.PubKey[:], e.CreatedAt, int32(e.Kind), tx.s.keys.address(e), expiry(e), e.JSON, unique(keys), e.Audience.Encode())
 	tx.work++
 	tx.expiryChanged = true
 	tx.total.Hidden++

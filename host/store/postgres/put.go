@@ -43,7 +43,7 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 	tx.s.metrics.Put[out.Code].Observe(time.Since(began).Seconds())
 	if tx.others > 0 {
 		if out.Code == host.Stored {
-			tx.changes.add(changeStored, uint64(out.Seq), e.JSON)
+			tx.changes.event(changeStored, uint64(out.Seq), e)
 		}
 		tx.changes.released(out.Released)
 		tx.changes.removed(out.Removed)
@@ -71,7 +71,7 @@ const lookUp = `
 		(SELECT 1 FROM deleted_id WHERE id = x.id AND pubkey = x.pubkey) IS NOT NULL,
 		(SELECT until FROM deleted_address WHERE key = x.key),
 		a.seq, a.created_at, a.id,
-		CASE WHEN a.created_at <= x.created_at AND a.id <> x.id AND octet_length(a.json) <= $5 THEN a.json END,
+		CASE WHEN a.created_at <= x.created_at AND a.id <> x.id AND octet_length(a.json) <= $5 AND a.audience IS NULL THEN a.json END,
 		(SELECT 1 FROM held WHERE id = x.id) IS NOT NULL,
 		(SELECT 1 FROM held WHERE address = x.key LIMIT 1) IS NOT NULL,
 		$6 AND ((SELECT 1 FROM hidden WHERE id = x.id) IS NOT NULL OR (SELECT 1 FROM hidden WHERE address = x.key LIMIT 1) IS NOT NULL)
@@ -173,6 +173,9 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	tx.total.Seq++
 	tx.total.Events++
 	tx.total.Bytes += int64(len(e.JSON))
+	if e.Audience != nil {
+		tx.total.Withheld++
+	}
 	tx.usage.Add(e)
 	tx.work++
 	seq = tx.total.Seq
@@ -184,7 +187,8 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, _ bool) (seq int64, err 
 	f.seq, f.createdAt = append(f.seq, seq), append(f.createdAt, e.CreatedAt)
 	f.id, f.pubkey = append(f.id, e.ID[:]), append(f.pubkey, e.PubKey[:])
 	f.sortKey, f.key = append(f.sortKey, sortKeyOf(e)), append(f.key, k.AddressKey)
-	f.json, f.kind = append(f.json, e.JSON), append(f.kind, int32(e.Kind))
+	f.json, f.kind = append(f.json, e.JSON), append(f.kind, indexKind(e))
+	f.audience = append(f.audience, e.Audience.Encode())
 	f.expires = append(f.expires, expires)
 	tx.tags.add(&tx.s.keys, stored, e, seq)
 	tx.texts = append(tx.texts, text{seq, e.JSON})
@@ -242,7 +246,7 @@ func (r rows) stored(where string, keys [][]byte) ([]semantics.Stored, error) {
 	}
 	ctx, cancel := call()
 	defer cancel()
-	found, err := r.tx.s.conn.Query(ctx, `SELECT seq, id, pubkey, kind, created_at FROM event WHERE `+where, keys)
+	found, err := r.tx.s.conn.Query(ctx, `SELECT seq, id, pubkey, kind & 65535, created_at FROM event WHERE `+where, keys)
 	if err != nil {
 		return nil, err
 	}

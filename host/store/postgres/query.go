@@ -29,6 +29,73 @@ func (q *query) arg(v any) string {
 	return "$" + strconv.Itoa(len(q.args))
 }
 
+// space is the part of the stored events that a selection reads.
+type space uint8
+
+const (
+	spacePublic   space = iota // events for everybody
+	spaceWithheld              // all others
+	spaceAll
+)
+
+// kinds returns the kinds of a filter as the indexes have them.
+func (s space) kinds(kinds []host.Kind) []int32 {
+	list := kindInts(kinds)
+	if s == spacePublic {
+		return list
+	}
+	var out []int32
+	if s == spaceAll {
+		out = list
+	}
+	for _, k := range list {
+		out = append(out, k+withheldKinds)
+	}
+	return out
+}
+
+// within is the condition that a kind is one of the space.
+func (s space) within(column string) string {
+	switch s {
+	case spacePublic:
+		return column + " < " + strconv.Itoa(withheldKinds)
+	case spaceWithheld:
+		return column + " >= " + strconv.Itoa(withheldKinds)
+	}
+	return column + " >= 0"
+}
+
+// part is a filter within one space.
+type part struct {
+	filter *host.Filter
+	space  space
+}
+
+// parts returns how a filter of stored events is answered: from those that are for everybody, and
+// from those that are withheld from others than the reader. No event is in two.
+func parts(f *host.Filter) []part {
+	r := f.Reader
+	if r != nil && r.All {
+		return []part{{f, spaceAll}}
+	}
+	values := r.Values()
+	switch {
+	case len(values) > 0:
+	case r != nil && r.WithheldOnly:
+		nothing := *f
+		nothing.IDs = []host.ID{}
+		return []part{{&nothing, spacePublic}}
+	default:
+		return []part{{f, spacePublic}}
+	}
+	own := *f
+	own.Tags = append(append(make([]host.TagFilter, 0, len(f.Tags)+1), f.Tags...), host.TagFilter{Name: host.AudienceOf, Values: values})
+	if r.WithheldOnly {
+		return []part{{&own, spaceWithheld}}
+	}
+	return []part{{f, spacePublic}, {&own, spaceWithheld}}
+}
+
 // empty reports whether nothing can match: no event is older than the epoch.
 func empty(f *host.Filter) bool { return f.Empty() || f.Until != nil && *f.Until < 0 }
 
@@ -79,6 +146,7 @@ type selection struct {
 	tables tables
 	filter *host.Filter
 	way    int
+	space  space
 	now    int64
 	limit  int // -1 for none
 }
@@ -103,7 +171,7 @@ func (s *selection) write() {
 		span = s.spans(s.tables.event, "pubkey", authorBytes(f.Authors))
 		add("x.pubkey = k.key AND x.kind = n.kind")
 	case byKinds:
-		span = "unnest(" + s.arg(kindInts(f.Kinds)) + "::int[]) n (kind)"
+		span = "unnest(" + s.arg(s.space.kinds(f.Kinds)) + "::int[]) n (kind)"
 		add("x.kind = n.kind")
 	case byTime:
 	default:
@@ -111,8 +179,12 @@ func (s *selection) write() {
 		span = s.spans(s.tables.tag, "key", s.keys.keys(f.Tags[s.way].Name, f.Tags[s.way].Values))
 		add("x.key = k.key AND x.kind = n.kind")
 	}
-	if f.Kinds != nil && span == "" {
-		add("x.kind = ANY(" + s.arg(kindInts(f.Kinds)) + "::int[])")
+	switch {
+	case span != "":
+	case f.Kinds != nil:
+		add("x.kind = ANY(" + s.arg(s.space.kinds(f.Kinds)) + "::int[])")
+	case s.tables == stored:
+		add(s.space.within("x.kind"))
 	}
 	newest, oldest := int64(math.MaxInt64), int64(0)
 	if f.Until != nil {
@@ -180,9 +252,9 @@ func (s *selection) write() {
 func (s *selection) spans(table, column string, keys [][]byte) string {
 	from := "unnest(" + s.arg(keys) + "::bytea[]) k (key) CROSS JOIN "
 	if s.filter.Kinds != nil {
-		return from + "unnest(" + s.arg(kindInts(s.filter.Kinds)) + "::int[]) n (kind)"
+		return from + "unnest(" + s.arg(s.space.kinds(s.filter.Kinds)) + "::int[]) n (kind)"
 	}
-	first := "SELECT z.kind FROM " + table + " z WHERE z." + column + " = k.key"
+	first := "SELECT z.kind FROM " + table + " z WHERE z." + column + " = k.key AND " + s.space.within("z.kind")
 	return from + `LATERAL (WITH RECURSIVE r (kind) AS (
 			(` + first + ` ORDER BY z.kind LIMIT 1)
 			UNION ALL

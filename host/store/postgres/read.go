@@ -110,18 +110,37 @@ func (s *Store) compose(ctx context.Context, q *query, t tables, filters []host.
 		if empty(f) || limited && f.Limit == 0 {
 			continue
 		}
-		way, err := s.choose(ctx, t, f)
-		if err != nil {
-			return 0, false, err
-		}
 		if n++; n > 1 {
 			q.WriteString(" UNION ALL ")
+		}
+		all := []part{{f, spacePublic}}
+		if t == stored {
+			all = parts(f)
 		}
 		limit := -1
 		if limited {
 			limit = max(f.Limit, -1)
 		}
-		(&selection{q, &s.keys, t, f, way, now, limit}).write()
+		if len(all) > 1 {
+			q.WriteString("(SELECT w.place, w.seq FROM (")
+		}
+		for i, p := range all {
+			way, err := s.choose(ctx, t, p.filter)
+			if err != nil {
+				return 0, false, err
+			}
+			if i > 0 {
+				q.WriteString(" UNION ALL ")
+			}
+			(&selection{q, &s.keys, t, p.filter, way, p.space, now, limit}).write()
+		}
+		if len(all) > 1 {
+			q.WriteString(") w")
+			if limit >= 0 {
+				q.WriteString(" ORDER BY w.place LIMIT " + q.arg(int64(limit)))
+			}
+			q.WriteString(")")
+		}
 	}
 	return n, n > 1, nil
 }
@@ -260,7 +279,7 @@ func (s *Store) part(ctx context.Context, seqs []int64) ([]text, error) {
 // since Select are left out.
 func (s *Store) Headers(ctx context.Context, seqs []int64) (list [][]byte, err error) {
 	const sql = `
-		SELECT e.id, e.pubkey, e.created_at, e.kind
+		SELECT e.id, e.pubkey, e.created_at, e.kind & 65535
 		FROM unnest($1::bigint[]) WITH ORDINALITY r (seq, n) JOIN event e ON e.seq = r.seq ORDER BY r.n`
 	err = s.each(ctx, metrics.Fetch, sql, []any{seqs}, func(rows pgx.Rows) error {
 		text, err := header(rows)

@@ -34,7 +34,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
+var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7, 8}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -321,6 +321,14 @@ CREATE TABLE usage (
 	git    bigint   NOT NULL, -- bytes of git data
 	PRIMARY KEY (class, key)
 ) WITH (fillfactor = 50);
+`, `
+-- Who may receive an event (host.Audience), NULL: everybody. Columns kind of tables event and tag
+-- are higher by 65536 for a withheld event: see withheldKinds. Older programs would serve it to
+-- everybody.
+ALTER TABLE event ADD COLUMN audience bytea;
+ALTER TABLE held ADD COLUMN audience bytea;
+ALTER TABLE hidden ADD COLUMN audience bytea;
+ALTER TABLE total ADD COLUMN withheld bigint NOT NULL DEFAULT 0; -- rows in event that have an audience
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's
@@ -520,7 +528,7 @@ func (r *tagRows) addKeys(keys [][]byte, e *host.Event, seq int64) {
 	sortKey, expires := sortKeyOf(e), expiry(e)
 	for _, key := range keys {
 		r.key, r.sortKey = append(r.key, key), append(r.sortKey, sortKey)
-		r.kind, r.seq, r.expires = append(r.kind, int32(e.Kind)), append(r.seq, seq), append(r.expires, expires)
+		r.kind, r.seq, r.expires = append(r.kind, indexKind(e)), append(r.seq, seq), append(r.expires, expires)
 	}
 }
 
@@ -528,6 +536,7 @@ func (r *tagRows) addKeys(keys [][]byte, e *host.Event, seq int64) {
 func (k *keyring) tags(e *host.Event) (keys [][]byte) {
 	semantics.Tags(e, func(name byte, value string) { keys = append(keys, k.key(name, value)) })
 	semantics.Maintained(e, func(value string) { keys = append(keys, k.key(host.MaintainerOf, value)) })
+	e.Audience.Each(func(value string) { keys = append(keys, k.key(host.AudienceOf, value)) })
 	return keys
 }
 

@@ -52,7 +52,7 @@ type totals struct {
 // catchUp reads the log together with total, in one statement, so that both are of the same
 // moment. $1 is what is known, $2 how many bytes at most.
 const catchUp = `
-	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.hidden, t.hidden_bytes, t.removed, t.expires, t.due, t.plugins, t.moderation, l.n, l.writer, l.before, l.token, l.changes
+	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.hidden, t.hidden_bytes, t.withheld, t.removed, t.expires, t.due, t.plugins, t.moderation, l.n, l.writer, l.before, l.token, l.changes
 	FROM total t LEFT JOIN LATERAL (
 		SELECT * FROM (
 			SELECT g.*, sum(octet_length(g.changes)) OVER (ORDER BY g.n) - octet_length(g.changes) AS bytes
@@ -75,7 +75,7 @@ type tail struct {
 
 func (t *tail) scan(rows pgx.Rows) error {
 	var e entry
-	err := rows.Scan(&t.commits, &t.token, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &t.Hidden, &t.HiddenBytes, &t.removed, &t.expires, &t.due, &t.plugins, &t.moderation, &e.n, &e.writer, &e.before, &e.token, &e.changes)
+	err := rows.Scan(&t.commits, &t.token, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &t.Hidden, &t.HiddenBytes, &t.Withheld, &t.removed, &t.expires, &t.due, &t.plugins, &t.moderation, &e.n, &e.writer, &e.before, &e.token, &e.changes)
 	if err == nil && e.n != nil {
 		t.entries = append(t.entries, e)
 	}
@@ -178,27 +178,25 @@ func (s *Store) skip(m *totals, yield func(host.Commit)) error {
 	last := s.known.seq
 	yield(host.Commit{Gap: true})
 	const sql = `
-		SELECT p.seq, p.json FROM (
+		SELECT p.seq, p.json, p.audience FROM (
 			SELECT e.*, sum(octet_length(e.json)) OVER (ORDER BY e.seq) - octet_length(e.json) AS before
-			FROM (SELECT seq, json FROM event WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) e
+			FROM (SELECT seq, json, audience FROM event WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3) e
 		) p WHERE p.before < $4 ORDER BY p.seq`
 	for {
 		var c host.Commit
 		n := 0
 		err := s.each(context.Background(), metrics.Log, sql, []any{last, m.Seq, fetchRows, int64(fetchBytes)}, func(rows pgx.Rows) error {
-			var json []byte
-			if err := rows.Scan(&last, &json); err != nil {
+			var json, audience []byte
+			if err := rows.Scan(&last, &json, &audience); err != nil {
 				return err
 			}
 			n++
-			var all changes
-			all.add(changeStored, uint64(last), json)
-			one, err := all.commit()
+			e, err := parseEvent(slices.Clip(json), audience)
 			if err != nil {
 				s.log.Error("read a damaged event", "seq", last, "err", err)
 				return nil
 			}
-			c.Published = append(c.Published, one.Published...)
+			c.Published = append(c.Published, host.Published{Event: e, Seq: last})
 			return nil
 		})
 		if err != nil {
@@ -290,7 +288,7 @@ func (tx *Tx) begin(ctx context.Context, yield func(host.Commit)) error {
 // Publish sends an ephemeral event to the other processes, if there are any.
 func (tx *Tx) Publish(e *host.Event) {
 	if tx.others > 0 {
-		tx.changes.add(changeEphemeral, 0, e.JSON)
+		tx.changes.event(changeEphemeral, 0, e)
 	}
 }
 
@@ -317,8 +315,8 @@ func (s *Store) join(ctx context.Context, c *pgx.Conn) (token []byte, err error)
 		}
 		if err == nil && s.known.token == nil {
 			var m totals
-			const sql = `SELECT commits, token, seq, events, bytes, held, held_bytes, hidden, hidden_bytes, removed, expires, due, plugins, moderation FROM total`
-			err = tx.QueryRow(ctx, sql).Scan(&m.commits, &m.token, &m.Seq, &m.Events, &m.Bytes, &m.Held, &m.HeldBytes, &m.Hidden, &m.HiddenBytes, &m.removed, &m.expires, &m.due, &m.plugins, &m.moderation)
+			const sql = `SELECT commits, token, seq, events, bytes, held, held_bytes, hidden, hidden_bytes, withheld, removed, expires, due, plugins, moderation FROM total`
+			err = tx.QueryRow(ctx, sql).Scan(&m.commits, &m.token, &m.Seq, &m.Events, &m.Bytes, &m.Held, &m.HeldBytes, &m.Hidden, &m.HiddenBytes, &m.Withheld, &m.removed, &m.expires, &m.due, &m.plugins, &m.moderation)
 			s.plugins = m.plugins
 			s.note(&m)
 		}

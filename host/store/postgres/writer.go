@@ -70,6 +70,7 @@ type text struct {
 type eventRows struct {
 	seq, createdAt                 []int64
 	id, pubkey, sortKey, key, json [][]byte
+	audience                       [][]byte
 	kind                           []int32
 	expires                        []*int64
 }
@@ -187,12 +188,12 @@ func (tx *Tx) seal(token []byte) error {
 		t := tx.total
 		const sql = `
 			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, hidden = $6, hidden_bytes = $7,
-				moderation = $8, token = $9, commits = $10, removed = $11, `
-		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, tx.moderation, token, commits, tx.removed + tx.removedTotal}
+				moderation = $8, token = $9, commits = $10, removed = $11, withheld = $12, `
+		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, tx.moderation, token, commits, tx.removed + tx.removedTotal, t.Withheld}
 		if tx.expiryChanged || tx.holdChanged {
 			b.Queue(sql+`expires = least(`+nextExpiry+`, `+nextHidden+`), due = `+nextHeld+` RETURNING expires, due`, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&expires, &due) })
 		} else {
-			b.Queue(sql+`expires = $12, due = $13`, append(args, expires, due)...)
+			b.Queue(sql+`expires = $13, due = $14`, append(args, expires, due)...)
 		}
 		b.Queue(`UPDATE writer SET token = $1, read = $2, alive = clock_timestamp() WHERE id = $3`, token, s.known.commits, s.writer.Load())
 		if tx.others > 0 {
@@ -264,9 +265,9 @@ func (tx *Tx) insert(b *pgx.Batch) {
 	}
 	if e := &tx.fresh; len(e.seq) > 0 {
 		b.Queue(`
-			INSERT INTO event (seq, id, pubkey, place, kind, created_at, expires, address, json)
-			SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::int[], $6::bigint[], $7::bigint[], $8::bytea[], $9::bytea[])`,
-			e.seq, e.id, e.pubkey, e.sortKey, e.kind, e.createdAt, e.expires, e.key, e.json)
+			INSERT INTO event (seq, id, pubkey, place, kind, created_at, expires, address, json, audience)
+			SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::int[], $6::bigint[], $7::bigint[], $8::bytea[], $9::bytea[], $10::bytea[])`,
+			e.seq, e.id, e.pubkey, e.sortKey, e.kind, e.createdAt, e.expires, e.key, e.json, e.audience)
 	}
 	if t := &tx.tags; len(t.key) > 0 {
 		b.Queue(insertTags("tag"), t.key, t.kind, t.sortKey, t.seq, t.expires)
@@ -324,7 +325,7 @@ func (tx *Tx) row(sql string, args []any, into ...any) (bool, error) {
 }
 
 // goneColumns are what deleteReturning reads of rows that a statement deletes.
-const goneColumns = `seq, json, pubkey, kind`
+const goneColumns = `seq, json, pubkey, kind & 65535, audience`
 
 // deleteReturning runs a statement that deletes rows of table event or held and returns their
 // goneColumns, and takes their tags away too. Events that cannot be read any more are left out.
@@ -334,6 +335,7 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 		json   []byte
 		pubkey []byte
 		kind   int32
+		who    []byte
 	}
 	ctx, cancel := call()
 	defer cancel()
@@ -342,7 +344,7 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 		return nil, err
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r taken, err error) {
-		return r, row.Scan(&r.seq, &r.json, &r.pubkey, &r.kind)
+		return r, row.Scan(&r.seq, &r.json, &r.pubkey, &r.kind, &r.who)
 	})
 	if err != nil || len(all) == 0 {
 		return nil, err
@@ -354,7 +356,12 @@ func (tx *Tx) deleteReturning(t tables, sql string, args ...any) ([]*host.Event,
 	clear(tx.looked)
 	for _, r := range all {
 		tx.gone(t, int64(len(r.json)))
-		e, err := wire.ParseEvent(r.json)
+		if t == held {
+			r.who = nil // no index row says it
+		} else if r.who != nil {
+			tx.total.Withheld--
+		}
+		e, err := parseEvent(r.json, r.who)
 		if err != nil {
 			// One damaged row must not stop every batch that touches it.
 			tx.s.log.Error("remove damaged event", "table", t.event, "seq", r.seq, "err", err)
@@ -449,6 +456,7 @@ const (
 	changeHeld      = 'h' // with its fate
 	changeSynced    = 'y' // likewise, of an event that a relay sent
 	changeArrived   = 'a' // no event
+	changeAudience  = 'w' // the audience of the event that follows, in the place of its JSON
 )
 
 var errChanges = errors.New("a row of table log is damaged")
@@ -460,17 +468,25 @@ func (c *changes) add(sort byte, number uint64, json []byte) {
 	*c = append(b, json...)
 }
 
+// event adds a change of an event with its audience.
+func (c *changes) event(sort byte, number uint64, e *host.Event) {
+	if e.Audience != nil {
+		c.add(changeAudience, 0, e.Audience.Encode())
+	}
+	c.add(sort, number, e.JSON)
+}
+
 func (c *changes) released(list []host.Released) {
 	for _, r := range list {
 		if r.Status == host.StatusReleased {
-			c.add(changeStored, uint64(r.Seq), r.Event.JSON)
+			c.event(changeStored, uint64(r.Seq), r.Event)
 		}
 	}
 }
 
 func (c *changes) removed(events []*host.Event) {
 	for _, e := range events {
-		c.add(changeRemoved, 0, e.JSON)
+		c.event(changeRemoved, 0, e)
 	}
 }
 
@@ -480,12 +496,13 @@ func (c *changes) held(list []host.HeldChange) {
 		if h.Synced {
 			sort = changeSynced
 		}
-		c.add(sort, uint64(h.Status), h.Event.JSON)
+		c.event(sort, uint64(h.Status), h.Event)
 	}
 }
 
 // commit returns what the changes say.
 func (c changes) commit() (out host.Commit, err error) {
+	var audience *host.Audience
 	for b := []byte(c); len(b) > 0; {
 		sort := b[0]
 		number, n := binary.Uvarint(b[1:])
@@ -499,17 +516,25 @@ func (c changes) commit() (out host.Commit, err error) {
 		}
 		json := b[n : n+int(size)]
 		b = b[n+int(size):]
-		if sort == changeArrived {
+		switch sort {
+		case changeArrived:
 			out.Arrived = true
+			continue
+		case changeAudience:
+			if audience, err = host.ParseAudience(json); err != nil {
+				return out, errors.Join(errChanges, err)
+			}
 			continue
 		}
 		e, err := wire.ParseEvent(slices.Clip(json))
 		if err != nil {
 			return out, errors.Join(errChanges, err)
 		}
+		e.Audience, audience = audience, nil
 		switch sort {
 		case changeStored, changeEphemeral:
-			out.Published = append(out.Published, host.Published{Event: e, Seq: int64(number)})
+			before := slices.ContainsFunc(out.Removed, func(old *host.Event) bool { return old.ID == e.ID })
+			out.Published = append(out.Published, host.Published{Event: e, Seq: int64(number), Changed: before})
 		case changeRemoved:
 			out.Removed = append(out.Removed, e)
 		case changeHeld, changeSynced:

@@ -12,6 +12,8 @@ import (
 type Hidden struct {
 	Stored // Seq is its number among hidden events
 	JSON   []byte
+
+	Audience *host.Audience // as in the event
 }
 
 // HiddenRows are the hidden events in the open transaction of an engine.

@@ -59,6 +59,8 @@ type Total struct {
 	Events int64
 	Bytes  int64 // of their JSON
 
+	Withheld int64 // events that are not for everybody
+
 	Held      int64 // events in purgatory
 	HeldBytes int64 // of their JSON
 

@@ -206,7 +206,7 @@ func testTakeDown(t *testing.T, x Engine) {
 		t.Errorf("show: %+v", out.Published)
 	}
 	out = takeDown(host.Takedown{Purge: all})
-	if out.Purged != 3 || len(out.Removed) != 1 {
+	if out.Purged != 3 || len(out.Removed) != 3 {
 		t.Errorf("purge: %d purged, %d removed", out.Purged, len(out.Removed))
 	}
 	if total := s.Total(); total.Hidden != 0 || total.HiddenBytes != 0 || total.Events != 0 {

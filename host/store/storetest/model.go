@@ -105,7 +105,7 @@ func (m *model) sweep(now int64) (removed []*host.Event) {
 // matching returns what a filter matches, limit aside, in the order of answers.
 func (m *model) matching(f host.Filter, now int64) (out []*host.Event) {
 	for _, e := range m.events {
-		if at, ok := e.Expiration(); f.Matches(e) && !(ok && at <= now) {
+		if at, ok := e.Expiration(); f.Matches(e) && f.Reader.Receives(e.Audience) && !(ok && at <= now) {
 			out = append(out, e)
 		}
 	}
@@ -156,6 +156,9 @@ func (w *world) event(now int64) *host.Event {
 	if w.IntN(6) == 0 {
 		at := strconv.FormatInt(now+int64(w.IntN(12))-2, 10)
 		e.Tags = append(e.Tags, host.Tag{"expiration", pick(w, at, at, at, "soon", "1e9")})
+	}
+	if w.IntN(3) == 0 {
+		e.Audience = w.audience()
 	}
 	e.JSON = e.AppendJSON(nil)
 	w.past = append(w.past, e)
@@ -209,8 +212,43 @@ func (w *world) target(e *host.Event) host.Tag {
 	return host.Tag{"e", old.ID.String()}
 }
 
+// audience is who may receive an event.
+func (w *world) audience() *host.Audience {
+	switch w.IntN(4) {
+	case 0:
+		return host.Nobody
+	case 1:
+		return &host.Audience{Set: pick(w, "a", "b"), Repository: w.IntN(2) == 0}
+	}
+	a := &host.Audience{}
+	for key := range byte(3) {
+		if w.IntN(2) == 0 || key == 2 && a.Keys == nil {
+			a.Keys = append(a.Keys, host.PubKey{key})
+		}
+	}
+	return a
+}
+
+// reader is who reads.
+func (w *world) reader() *host.Reader {
+	switch w.IntN(5) {
+	case 0:
+		return nil
+	case 1:
+		return host.Everything
+	}
+	r := &host.Reader{WithheldOnly: w.IntN(4) == 0}
+	for range w.IntN(3) {
+		r.Keys = append(r.Keys, host.PubKey{byte(w.IntN(4))})
+	}
+	for range w.IntN(2) {
+		r.Sets = append(r.Sets, pick(w, "a", "b", "c"))
+	}
+	return r
+}
+
 func (w *world) filter() host.Filter {
-	f := host.Filter{Limit: pick(w, -1, -1, 0, 1, 2, 3, 5, 100)}
+	f := host.Filter{Limit: pick(w, -1, -1, 0, 1, 2, 3, 5, 100), Reader: w.reader()}
 	if w.IntN(6) == 0 {
 		f.IDs = []host.ID{}
 		for range w.IntN(6) {
@@ -306,8 +344,39 @@ func compareWrites(t *testing.T, s Store, m *model, w *world, now int64) {
 			t.Errorf("put %s: removed %q, want %q", e.JSON, a, b)
 		}
 	}
+	for range w.IntN(3) {
+		compareAudience(t, tx, m, w)
+	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func compareAudience(t *testing.T, tx Tx, m *model, w *world) {
+	if len(w.past) == 0 {
+		return
+	}
+	e, a := pick(w, w.past...), w.audience()
+	if w.IntN(3) == 0 {
+		a = nil
+	}
+	got, err := tx.SetAudience(e.ID, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := m.events[e.ID]
+	if old == nil || old.Audience.Equal(a) {
+		if got != nil {
+			t.Errorf("audience of %s: got %+v, want no change", e.ID, got)
+		}
+		return
+	}
+	m.events[e.ID] = old.For(a)
+	switch {
+	case got == nil:
+		t.Errorf("audience of %s: got no change, want %v", e.ID, a)
+	case got.Before.ID != e.ID || !got.Before.Audience.Equal(old.Audience) || !got.After.Audience.Equal(a) || got.Seq == 0:
+		t.Errorf("audience of %s: got %v, then %v, seq %d; want %v, then %v", e.ID, got.Before.Audience, got.After.Audience, got.Seq, old.Audience, a)
 	}
 }
 
@@ -357,6 +426,21 @@ func compareReads(t *testing.T, s Store, m *model, w *world, now int64) {
 	for _, e := range all {
 		authors[e.PubKey]++
 	}
+	withheld := map[host.ID]string{}
+	if err := s.Withheld(ctx, func(id host.ID, a *host.Audience) error { withheld[id] = a.String(); return nil }); err != nil {
+		t.Error(err)
+	}
+	for id, e := range m.events {
+		if e.Audience != nil && withheld[id] != e.Audience.String() {
+			t.Errorf("withheld: got %q for %s, want %s", withheld[id], id, e.Audience)
+		}
+		if e.Audience != nil {
+			delete(withheld, id)
+		}
+	}
+	if len(withheld) > 0 {
+		t.Errorf("withheld: %v are not", withheld)
+	}
 	if err := s.Authors(ctx, filters, now, func(p host.PubKey) { authors[p]-- }); err != nil {
 		t.Error(err)
 	}
@@ -396,7 +480,7 @@ func compareScan(t *testing.T, s Store, want []*host.Event, f host.Filter, now i
 func show(filters []host.Filter) string {
 	out := ""
 	for _, f := range filters {
-		out += fmt.Sprintf("{ids %v authors %v kinds %v tags %q limit %d", f.IDs, f.Authors, f.Kinds, f.Tags, f.Limit)
+		out += fmt.Sprintf("{ids %v authors %v kinds %v tags %q limit %d reader %+v", f.IDs, f.Authors, f.Kinds, f.Tags, f.Limit, f.Reader)
 		if f.Since != nil {
 			out += fmt.Sprint(" since ", *f.Since)
 		}

@@ -51,6 +51,7 @@ type Store interface {
 	Authors(ctx context.Context, filters []host.Filter, now int64, yield func(host.PubKey)) error
 	Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 	Export(ctx context.Context, yield func(json []byte) error) error
+	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
 
 	Held(ctx context.Context, id host.ID) ([]byte, error)
 	HeldBy(ctx context.Context, f host.Filter) ([][]byte, error)
@@ -89,6 +90,7 @@ type Tx interface {
 	Hold(e *host.Event, h host.HoldOptions, now int64) (host.Outcome, error)
 	Release(r host.Release, now int64) (host.ReleaseOutcome, error)
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
+	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
 	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
@@ -104,6 +106,8 @@ func Run(t *testing.T, x Engine) {
 	}{
 		{"Model", testModel},
 		{"Put", testPut},
+		{"Withheld", testWithheld},
+		{"WithheldInPurgatory", testWithheldInPurgatory},
 		{"Drop", testDrop},
 		{"PutRefusesEphemeral", testPutRefusesEphemeral},
 		{"TagValues", testTagValues},

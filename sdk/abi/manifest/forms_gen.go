@@ -26,6 +26,7 @@ var actionNames = []string{
 	abi.ActionShadowReject: "shadow-reject",
 	abi.ActionHold:         "hold",
 	abi.ActionRequireAuth:  "auth-required",
+	abi.ActionRestrict:     "restrict",
 }
 
 // verbNames are the names of Verb, the index.

@@ -27,8 +27,11 @@
 //
 // "functions" is the list of what the host calls, only "admit" where it is
 // absent. A toolchain may export more than a module implements: sdk/policy always
-// exports all four functions of a policy, and a call that only says "pass" still
+// exports all five functions of a policy, and a call that only says "pass" still
 // takes a microsecond.
+//
+// "audience" belongs to the function of that name: about which events it is asked. See
+// [Candidates].
 //
 // "vectors" are tests that a host runs before the module decides about anything,
 // and that the author runs with go test: see [Vector]. Policies and throttles have
@@ -80,6 +83,10 @@ type Manifest struct {
 	// Place is where in the chain of policies the module fits: 0 is asked first,
 	// 1000 last. Absent: DefaultPlace.
 	Place int `json:"place"`
+
+	// Audience says about which events the function audience is asked. It is there if functions
+	// names that.
+	Audience *Candidates `json:"audience"`
 
 	Capabilities []string `json:"capabilities"`
 
@@ -160,6 +167,9 @@ func (m *Manifest) validate() error {
 		if slices.ContainsFunc(m.Config[:i], func(o Setting) bool { return o.Key == s.Key }) {
 			return fmt.Errorf("config %q is there twice", s.Key)
 		}
+	}
+	if err := m.checkAudience(); err != nil {
+		return fmt.Errorf("audience: %w", err)
 	}
 	for i := range m.Vectors {
 		if err := m.checkVector(i); err != nil {

@@ -288,7 +288,7 @@ var worlds = []struct {
 	name      string
 	functions []string
 }{
-	{WorldPolicy, []string{"admit", "query", "connect", "push"}},
+	{WorldPolicy, []string{"admit", "query", "connect", "push", "audience"}},
 	{WorldStrategy, []string{"step"}},
 	{WorldThrottle, []string{"throttle_delay", "throttle_admit", "throttle_after", "throttle_pick", "throttle_tick"}},
 }

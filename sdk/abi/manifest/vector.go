@@ -40,7 +40,7 @@ type Vector struct {
 	Now      int64          `json:"now"`      // VectorNow if absent
 	Then     bool           `json:"then"`     // goes on with the instance of the vector before, and its config and service
 
-	Event  *VectorEvent `json:"event"`  // admit
+	Event  *VectorEvent `json:"event"`  // admit, audience
 	Source VectorSource `json:"source"` // admit
 
 	Client  VectorClient   `json:"client"`  // query, connect, push
@@ -84,6 +84,10 @@ type VectorWant struct {
 	Action string `json:"action"` // pass, accept, reject, shadow-reject, hold or auth-required
 	Rule   string `json:"rule,omitempty"`
 	Reason string `json:"reason,omitempty"` // "prefix: text"
+
+	// Keys and Set are compared if the action is restrict.
+	Keys []Key  `json:"keys,omitempty"`
+	Set  string `json:"set,omitempty"`
 }
 
 // Policy reports whether the function is one of a policy, which answers with a
@@ -161,6 +165,8 @@ func (v *Vector) validate(given *vectorGiven) error {
 		return fmt.Errorf("want.action %.32q: want one of %s", v.Want.Action, strings.Join(actionNames, ", "))
 	case !MayAnswer(v.Function, uint32(action)):
 		return fmt.Errorf("want.action %s is no answer to %s", v.Want.Action, v.Function)
+	case action != abi.ActionRestrict && (v.Want.Keys != nil || v.Want.Set != ""):
+		return fmt.Errorf("want: keys and set belong to restrict, not to %s", v.Want.Action)
 	}
 	return nil
 }
@@ -168,12 +174,12 @@ func (v *Vector) validate(given *vectorGiven) error {
 // fits checks that a vector has what its function is asked about, and nothing of
 // another function's.
 func (v *Vector) fits() error {
-	const policy = "admit query connect push"
+	const policy = "admit query connect push audience"
 	for _, member := range []struct {
 		name, functions string
 		given, needed   bool
 	}{
-		{"event", "admit", v.Event != nil, true},
+		{"event", "admit audience", v.Event != nil, true},
 		{"source", "admit", v.Source.given(), false},
 		{"filters", "query", v.Filters != nil, true},
 		{"verb", "query", v.Verb != "", false},
@@ -212,6 +218,11 @@ func numbered(names []string, name string, absent uint32) (number uint32, ok boo
 // Request encodes what the module is asked.
 func (v *Vector) Request() ([]byte, error) {
 	switch v.Function {
+	case "audience":
+		if v.Event == nil {
+			return nil, fmt.Errorf("vector %q has no event", v.Name)
+		}
+		return abi.AppendAdmitRequest(nil, &abi.AdmitRequest[[]string, Key]{Event: v.Event.Encoded(), Now: v.Now}), nil
 	case "admit":
 		if v.Event == nil {
 			return nil, fmt.Errorf("vector %q has no event", v.Name)
@@ -255,6 +266,25 @@ func (v *Vector) Check(action uint32, rule, reason string) error {
 	}
 	return fmt.Errorf("vector %q: the answer is %s, want %s", v.Name, answer(ActionName(action), rule, reason),
 		answer(v.Want.Action, v.Want.Rule, v.Want.Reason))
+}
+
+// CheckAudience compares whom an answer restricts an event to with what the vector wants.
+func (v *Vector) CheckAudience(keys []Key, set string) error {
+	if v.Want.Action != ActionName(abi.ActionRestrict) || slices.Equal(keys, v.Want.Keys) && set == v.Want.Set {
+		return nil
+	}
+	return fmt.Errorf("vector %q: the audience is %s, want %s", v.Name, audience(keys, set), audience(v.Want.Keys, v.Want.Set))
+}
+
+// audience prints whom an event is restricted to.
+func audience(keys []Key, set string) string {
+	switch {
+	case len(keys) > 0:
+		return fmt.Sprintf("%d keys (%x)", len(keys), keys[:min(len(keys), 4)])
+	case set != "":
+		return fmt.Sprintf("the set %.64q", set)
+	}
+	return "nobody"
 }
 
 // answer prints an answer: reject by "deny-word" with "blocked: no".
@@ -384,6 +414,8 @@ var answers = map[string][]uint32{
 	"query":   {abi.ActionPass, abi.ActionAccept, abi.ActionReject, abi.ActionShadowReject, abi.ActionRequireAuth},
 	"connect": {abi.ActionPass, abi.ActionAccept, abi.ActionReject},
 	"push":    {abi.ActionPass, abi.ActionAccept, abi.ActionReject},
+
+	"audience": {abi.ActionPass, abi.ActionRestrict},
 }
 
 // MayAnswer reports whether a function of the policy world may answer with an

@@ -286,7 +286,7 @@ func TestDecisionsAreVectors(t *testing.T) {
 		}
 		if v.Function != d.Function || v.Now != 7 || *v.Service != d.Service || !reflect.DeepEqual(v.Source, source) || !reflect.DeepEqual(v.Client, client) ||
 			v.Verb != d.Verb || !reflect.DeepEqual(v.Filters, d.Filters) || int(v.Open) != d.Open || int(v.FromAddress) != d.FromAddress ||
-			!reflect.DeepEqual(v.Push, d.Push) || !reflect.DeepEqual(v.Sets, d.Sets) || v.Want != d.Want ||
+			!reflect.DeepEqual(v.Push, d.Push) || !reflect.DeepEqual(v.Sets, d.Sets) || !reflect.DeepEqual(v.Want, d.Want) ||
 			(v.Event != nil) != (d.Event != nil) || len(v.Stored) != len(d.Stored) || len(v.Held) != len(d.Held) {
 			t.Errorf("%s\nis read as %+v", line, v)
 		}

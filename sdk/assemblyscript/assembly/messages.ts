@@ -22,6 +22,7 @@ export enum Action {
   ShadowReject = 3, // event: answer OK true, do not store; query: answer as if nothing were here
   Hold = 4, // event: keep it in purgatory
   RequireAuth = 5, // event, query: refuse it until the client authenticates (NIP-42)
+  Restrict = 6, // audience: only whom the verdict names receives the event
 }
 
 // Who is at the other end of a connection, as far as it is known.

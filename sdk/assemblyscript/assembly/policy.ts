@@ -70,6 +70,12 @@ export abstract class Policy {
   push(input: Push): Verdict {
     return Verdict.pass();
   }
+
+  // Who may receive this event, whoever sent it? Verdict.pass is everybody. The strictest
+  // answer of all policies counts. The input has no source.
+  audience(input: Admit): Verdict {
+    return Verdict.pass();
+  }
 }
 
 class None extends Policy {}
@@ -150,4 +156,8 @@ export function talon_connect(length: u32): i64 {
 
 export function talon_push(length: u32): i64 {
   return answer(policy.push(push.read(input, received(length))));
+}
+
+export function talon_audience(length: u32): i64 {
+  return answer(policy.audience(admit.read(input, received(length))));
 }

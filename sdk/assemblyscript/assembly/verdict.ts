@@ -10,6 +10,8 @@ export class Verdict {
   text: string = ""; // the reason after its prefix, for people
   line: Bytes | null = null; // instead of text
   retry: u32 = 0; // seconds, see retryFor
+  keys: Bytes | null = null; // see onlyKeys
+  set: string = ""; // see onlyMembers
 
   // No opinion: the next policy decides.
   static pass(): Verdict { return verdict.be(Action.Pass, "", "", null); }
@@ -34,6 +36,22 @@ export class Verdict {
   // Refuses the event or the query until the client authenticates (NIP-42).
   static requireAuth(text: string): Verdict { return verdict.be(Action.RequireAuth, "auth-required", text, null); }
 
+  // Lets only clients that prove one of the keys receive the event: 32 bytes each, one after
+  // the other, at most 1,000 keys.
+  static onlyKeys(keys: Bytes): Verdict {
+    verdict.be(Action.Restrict, "", "", null).keys = keys;
+    return verdict;
+  }
+
+  // Lets only members of a set of the module receive the event.
+  static onlyMembers(set: string): Verdict {
+    verdict.be(Action.Restrict, "", "", null).set = set;
+    return verdict;
+  }
+
+  // Lets nobody receive the event.
+  static nobody(): Verdict { return verdict.be(Action.Restrict, "", "", null); }
+
   private be(action: Action, prefix: string, text: string, line: Bytes | null): Verdict {
     this.action = action;
     this.rule = "";
@@ -41,6 +59,8 @@ export class Verdict {
     this.text = text;
     this.line = line;
     this.retry = 0;
+    this.keys = null;
+    this.set = "";
     return this;
   }
 
@@ -61,6 +81,9 @@ export class Verdict {
     if (this.action != Action.Pass) w.number(1, this.action);
     w.text(2, this.rule);
     if (this.retry > 0) w.number(10, this.retry);
+    const keys = this.keys;
+    if (keys && keys.length > 0) w.bytes(12, keys.ptr, keys.length);
+    w.text(13, this.set);
     const line = this.line, text = cut(this.text), colon = this.prefix.length > 0 ? 2 : 0;
     const n = line ? fit(line) : String.UTF8.byteLength(text);
     const prefix = String.UTF8.byteLength(this.prefix);

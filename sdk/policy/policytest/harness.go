@@ -5,8 +5,8 @@
 //		h.Want(policytest.Event{Kind: 1, Content: "hello"}, policy.ActionAccept, "")
 //	}
 //
-// A policy that is also asked about queries, connections or pushes is tested with
-// [Harness.Query], [Harness.Connect] and [Harness.Push]. The fields of the harness
+// A policy that is also asked about queries, connections, pushes or audiences is tested with
+// [Harness.Query], [Harness.Connect], [Harness.Push] and [Harness.Audience]. The fields of the harness
 // stand in for the relay: what it stores, its sets and repositories, the time. What
 // the policy keeps lives as long as the harness, and counts and expires as in a
 // relay.
@@ -134,10 +134,11 @@ func checkFunctions(t testing.TB, m *manifest.Manifest, p policy.Policy) {
 	_, querier := p.(policy.Querier)
 	_, connector := p.(policy.Connector)
 	_, pusher := p.(policy.Pusher)
+	_, audiencer := p.(policy.Audiencer)
 	for _, f := range []struct {
 		name, method string
 		has          bool
-	}{{"query", "Query", querier}, {"connect", "Connect", connector}, {"push", "Push", pusher}} {
+	}{{"query", "Query", querier}, {"connect", "Connect", connector}, {"push", "Push", pusher}, {"audience", "Audience", audiencer}} {
 		switch named := slices.Contains(m.Functions, f.name); {
 		case named && !f.has:
 			t.Errorf("the manifest names the function %s, but the policy has no method %s", f.name, f.method)
@@ -151,6 +152,12 @@ func checkFunctions(t testing.TB, m *manifest.Manifest, p policy.Policy) {
 func (h *Harness) Admit(e Event) policy.Verdict {
 	h.t.Helper()
 	return h.decide("admit", h.Request(e))
+}
+
+// Audience asks the policy who may receive e.
+func (h *Harness) Audience(e Event) policy.Verdict {
+	h.t.Helper()
+	return h.decide("audience", abi.AppendAdmitRequest(nil, &abi.AdmitRequest[[]string, policy.PubKey]{Event: e.encoded(h.Now), Now: h.Now}))
 }
 
 // Request encodes what the policy would be asked about e.
@@ -262,6 +269,8 @@ func (h *Harness) decide(function string, request []byte) policy.Verdict {
 		v, err = h.call.Connect(has[policy.Connector](h), request)
 	case "push":
 		v, err = h.call.Push(has[policy.Pusher](h), request)
+	case "audience":
+		v, err = h.call.Audience(has[policy.Audiencer](h), request)
 	}
 	if err != nil {
 		h.t.Fatalf("decode the request: %v", err)
@@ -338,8 +347,18 @@ func Vectors(t *testing.T, manifestText string, p policy.Policy) {
 			if err := v.Check(uint32(verdict.Action), verdict.Rule, verdict.Reason()); err != nil {
 				t.Error(err)
 			}
+			if err := v.CheckAudience(keysOf(verdict.Keys), verdict.Set); err != nil {
+				t.Error(err)
+			}
 		})
 	}
+}
+
+func keysOf(text string) (keys []manifest.Key) {
+	for ; len(text) >= len(manifest.Key{}); text = text[len(manifest.Key{}):] {
+		keys = append(keys, manifest.Key([]byte(text[:len(manifest.Key{})])))
+	}
+	return keys
 }
 
 func events(list []manifest.VectorEvent) (events []Event) {

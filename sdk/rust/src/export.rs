@@ -123,6 +123,12 @@ impl<P: Policy> Module<P> {
         self.decide(len, |policy, message| policy.push(&Push::read(message)))
     }
 
+    pub fn audience(&self, len: u32) -> u64 {
+        self.decide(len, |policy, message| {
+            policy.audience(&Admit::read(message))
+        })
+    }
+
     #[inline(always)]
     fn decide(&self, len: u32, ask: impl FnOnce(&mut P, &[u8]) -> Verdict) -> u64 {
         self.answer(len, MOST_KEPT, |policy, message, output| {
@@ -247,6 +253,7 @@ macro_rules! policy {
             talon_query => query,
             talon_connect => connect,
             talon_push => push,
+            talon_audience => audience,
         );
     };
 }

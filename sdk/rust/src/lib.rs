@@ -94,4 +94,10 @@ pub trait Policy: Sized {
     fn push(&mut self, _input: &Push) -> Verdict {
         Verdict::pass()
     }
+
+    /// Who may receive this event, whoever sent it? [`Verdict::pass`] is everybody. The
+    /// strictest answer of all policies counts.
+    fn audience(&mut self, _input: &Admit) -> Verdict {
+        Verdict::pass()
+    }
 }

@@ -17,6 +17,10 @@ pub struct Verdict {
     pub text: Cow<'static, str>,
     /// Seconds, see [`Verdict::retry_for`].
     pub retry: u32,
+    /// See [`Verdict::only_keys`].
+    pub keys: Vec<u8>,
+    /// See [`Verdict::only_members`].
+    pub set: &'static str,
 }
 
 impl Verdict {
@@ -27,6 +31,8 @@ impl Verdict {
             prefix,
             text,
             retry: 0,
+            keys: Vec::new(),
+            set: "",
         }
     }
 
@@ -63,6 +69,26 @@ impl Verdict {
         Verdict::new(Action::RequireAuth, "auth-required", text.into())
     }
 
+    /// Lets only clients that prove one of the keys receive the event: 32 bytes each, one
+    /// after the other, at most 1,000 keys.
+    pub fn only_keys(keys: Vec<u8>) -> Self {
+        let mut verdict = Verdict::nobody();
+        verdict.keys = keys;
+        verdict
+    }
+
+    /// Lets only members of a set of the module receive the event.
+    pub fn only_members(set: &'static str) -> Self {
+        let mut verdict = Verdict::nobody();
+        verdict.set = set;
+        verdict
+    }
+
+    /// Lets nobody receive the event.
+    pub fn nobody() -> Self {
+        Verdict::new(Action::Restrict, "", Cow::Borrowed(""))
+    }
+
     /// The same with the code of the rule that decided, for metrics and logs. It must
     /// not change between versions of a module.
     pub fn by(mut self, rule: &'static str) -> Self {
@@ -91,6 +117,10 @@ impl Verdict {
         if self.retry > 0 {
             wire::put_number(b, 10, self.retry as u64);
         }
+        if !self.keys.is_empty() {
+            wire::put_data(b, 12, &self.keys);
+        }
+        wire::put_text(b, 13, self.set);
     }
 }
 

@@ -45,6 +45,8 @@ pub enum Action {
     Hold = 4,
     /// Event, query: refuse it until the client authenticates (NIP-42).
     RequireAuth = 5,
+    /// Audience: only whom the verdict names receives the event.
+    Restrict = 6,
 }
 
 /// Who is at the other end of a connection, as far as it is known.
