@@ -28,8 +28,9 @@ type words struct {
 }
 
 // formBytes is how much of a text is brought into the form. The rest is searched as it is. To bring
-// a megabyte into the form takes more fuel than a policy may ask for.
-const formBytes = 64 << 10
+// a text of 64 KiB into the form takes more fuel than a policy may ask for, and one of ligatures that
+// become 18 letters takes six times as much.
+const formBytes = 8 << 10
 
 // maxTable is the number of entries: 1 MiB, for about a thousand words in one
 // script.
