@@ -155,7 +155,7 @@ func (l *Log) Address(addr netip.Addr, now int64) *Row {
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	return l.networks.find(addr.Unmap().WithZone(""), Ban, now)
+	return l.network(addr.Unmap().WithZone(""), Ban, now)
 }
 
 // Object returns the row that bars a git object, nil for none. The id is in lower-case hex.

@@ -11,8 +11,9 @@ import (
 func scanned(l *Log, addr netip.Addr, now int64) (found *Row) {
 	bits := -1
 	addr = addr.Unmap().WithZone("")
-	for p, t := range l.networks.byPrefix {
-		if r := t.row(Ban, now); r != nil && p.Contains(addr) && p.Bits() > bits {
+	for _, t := range l.byTarget {
+		p := t.target.prefix
+		if r := t.row(Ban, now); r != nil && t.target.class == Network && p.Contains(addr) && p.Bits() > bits {
 			found, bits = r, p.Bits()
 		}
 	}
