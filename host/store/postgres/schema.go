@@ -370,6 +370,16 @@ func (l *layout) update(ctx context.Context, c *pgx.Conn) error {
 	if err != nil || have >= l.version() {
 		return err
 	}
+	for {
+		// Readers, and writers that prepare statements, lock tables without the turn.
+		if err := l.updateOnce(ctx, c); !deadlocked(err) {
+			return err
+		}
+	}
+}
+
+// updateOnce makes one transaction of the update.
+func (l *layout) updateOnce(ctx context.Context, c *pgx.Conn) error {
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = 0`, lockWait.Milliseconds())); err != nil {
 			return err
@@ -378,7 +388,8 @@ func (l *layout) update(ctx context.Context, c *pgx.Conn) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(lockClass)<<32); err != nil {
 			return inUse(err)
 		}
-		if have, _, err = l.read(ctx, tx); err != nil || have >= l.version() {
+		have, _, err := l.read(ctx, tx)
+		if err != nil || have >= l.version() {
 			return err
 		}
 		oldest := slices.Max(l.oldest[have:])
@@ -407,7 +418,7 @@ func (l *layout) update(ctx context.Context, c *pgx.Conn) error {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, `UPDATE meta SET oldest = greatest(oldest, $1)`, oldest)
+		_, err = tx.Exec(ctx, `UPDATE meta SET oldest = greatest(oldest, $1)`, oldest)
 		return err
 	})
 }

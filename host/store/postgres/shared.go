@@ -229,7 +229,13 @@ func (s *Store) BeginAfter(yield func(host.Commit), upcoming func(limit int) []*
 		usage: semantics.UsageChanges{},
 	}
 	err := contained(tx, func() error {
-		return s.retry(func(ctx context.Context) error { return tx.begin(ctx, yield) })
+		for {
+			// A new connection prepares statements, and so locks tables, before it has the turn.
+			err := s.retry(func(ctx context.Context) error { return tx.begin(ctx, yield) })
+			if !deadlocked(err) {
+				return err
+			}
+		}
 	})
 	if err != nil {
 		if tx.panicked {

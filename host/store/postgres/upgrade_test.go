@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,9 +9,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"talon/host"
 	"talon/host/store/semantics"
 	"talon/host/store/storetest"
+	"talon/internal/testkit"
 )
 
 // after returns the layout of a program that comes after another: with one step more, which
@@ -145,5 +149,69 @@ func TestTooOldToReconnect(t *testing.T) {
 		if err == nil {
 			_ = tx.Rollback()
 		}
+	}
+}
+
+// TestDeadlock: an update of the schema, and the first transaction of a connection, go on after the
+// server has ended them for they waited in a circle with another session.
+func TestDeadlock(t *testing.T) {
+	for _, tt := range []struct {
+		name, has, wants string // tables that the other session locks
+		run              func(t *testing.T, url string, s *Store) error
+	}{
+		{"update", "writer", "event", func(t *testing.T, url string, _ *Store) error {
+			s, err := Open(t.Context(), url, Options{Readers: 1, layout: after(&present, present.version(), `
+				ALTER TABLE event ADD COLUMN addition bigint; ALTER TABLE writer ADD COLUMN addition bigint`)})
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		}},
+		{"begin", "total", "writer", func(_ *testing.T, _ string, s *Store) error {
+			tx, err := s.Begin()
+			if err == nil {
+				err = tx.Rollback()
+			}
+			return err
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			url := server.URL(t)
+			s := opened(t, url, Options{Readers: 1})
+			other, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close(context.Background())
+			lock := func(table string) error {
+				_, err := other.Exec(t.Context(), `LOCK TABLE `+table)
+				return err
+			}
+			// The server ends who waits for deadlock_timeout first.
+			if _, err := other.Exec(t.Context(), `SET deadlock_timeout = '60s'; BEGIN`); err != nil {
+				t.Fatal(err)
+			}
+			if err := lock(tt.has); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { done <- tt.run(t, url, s) }()
+			testkit.Eventually(t, "it waits for table "+tt.has, func() bool {
+				var waits bool
+				err := other.QueryRow(t.Context(), `
+					SELECT count(*) > 0 FROM pg_locks h JOIN pg_locks w USING (pid)
+					WHERE h.relation = $1::regclass AND h.granted AND w.relation = $2::regclass AND NOT w.granted`, tt.wants, tt.has).Scan(&waits)
+				return err == nil && waits
+			})
+			if err := lock(tt.wants); err != nil && !deadlocked(err) { // after a pause it is this session that ends
+				t.Error(err)
+			}
+			if _, err := other.Exec(t.Context(), `ROLLBACK`); err != nil {
+				t.Error(err)
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
