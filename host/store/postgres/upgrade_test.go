@@ -152,8 +152,8 @@ func TestTooOldToReconnect(t *testing.T) {
 	}
 }
 
-// TestDeadlock: an update of the schema, and the first transaction of a connection, go on after the
-// server has ended them for they waited in a circle with another session.
+// TestDeadlock has an update of the schema, and the first transaction of a connection, wait in a circle
+// with another session. They go on after the server has ended them.
 func TestDeadlock(t *testing.T) {
 	for _, tt := range []struct {
 		name, has, wants string // tables that the other session locks
