@@ -1,6 +1,6 @@
 // Command bundler makes the files that a build with the tag "bundled" embeds:
 //
-//	go run ./internal/bundler FOLDER [-default NAMES] MODULE.wasm...
+//	go run ./internal/bundler -default NAMES FOLDER MODULE.wasm...
 //
 // FOLDER is host/bundle. The command writes modules.pack, with all modules, and code_ARCH.pack,
 // with the compiled code of those that run by default. The code is for processors like that of
@@ -28,7 +28,7 @@ import (
 func main() {
 	defaults := flag.String("default", "", "`names` of the modules that run by default, with commas between them")
 	flag.Parse()
-	err := errors.New("want -default NAMES FOLDER MODULE.wasm...")
+	err := errors.New("want -default NAMES FOLDER and the files of modules")
 	if flag.NArg() > 1 {
 		err = run(context.Background(), flag.Arg(0), flag.Args()[1:], strings.Split(*defaults, ","))
 	}

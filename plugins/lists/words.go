@@ -27,9 +27,9 @@ type words struct {
 	form   []byte // of the last text that needed one
 }
 
-// formBytes is how much of a text is brought into the form. The rest is searched as it is. To bring
-// a megabyte into the form takes more fuel than a policy may ask for.
-const formBytes = 64 << 10
+// formBytes is how much of a text is brought into the form. The rest is searched as it is. The form
+// of a character takes up to 5,000 fuel, so a stranger could buy much with a long text.
+const formBytes = 512
 
 // maxTable is the number of entries: 1 MiB, for about a thousand words in one
 // script.

@@ -186,9 +186,9 @@ var (
 const maxKeys = 64
 
 // maxFilters is more than a relay takes in one message.
-const maxFilters = 256
+const maxFilters = 200
 
-var tooMany = policy.Reject("invalid", "more than 256 filters in one message, send several").By("filters")
+var tooMany = policy.Reject("invalid", "more than 200 filters in one message, send several").By("filters")
 
 // Query judges each filter; the first that asks for too much decides.
 func (r *rules) Query(in policy.QueryInput) policy.Verdict {

@@ -12,6 +12,7 @@ package caseless
 import (
 	"bytes"
 	"slices"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -30,44 +31,60 @@ func Fold(text string) string {
 
 // Append appends the form of a text.
 func Append(b []byte, text string) []byte {
+	t := lookup()
 	start := len(b)
 	marked := false // there are marks that may be out of order
 	iota := false   // there is one that becomes a letter
 	last := uint8(0)
-	add := func(r rune) {
-		c := classOf(r)
-		marked = marked || c != 0 && c < last
-		iota = iota || r == markIota
-		last = c
-		b = utf8.AppendRune(b, r)
-	}
-	for _, r := range text {
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c < utf8.RuneSelf {
+			if 'A' <= c && c <= 'Z' {
+				c += 'a' - 'A'
+			}
+			b = append(b, c)
+			last = 0
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(text[i:])
+		i += n
+		page := t.pages[r>>pageBits]
+		if page == nil { // nothing in it is special
+			last = 0
+			if hangulFirst <= r && r <= hangulLast {
+				b = appendHangul(b, r)
+			} else {
+				b = utf8.AppendRune(b, r)
+			}
+			continue
+		}
+		e := page[r&pageMask]
 		switch {
-		case 'A' <= r && r <= 'Z':
-			last = 0
-			b = append(b, byte(r)+'a'-'A')
-		case r < utf8.RuneSelf:
-			last = 0
-			b = append(b, byte(r))
-		case r >= 0x4e00 && r <= 0x9fff: // ideographs, which no table has
-			last = 0
+		case e == ignoredEntry:
+		case e < mappedEntry: // the class of a mark; 0 for others
+			class := uint8(e)
+			marked = marked || class != 0 && class < last
+			iota = iota || r == markIota
+			last = class
 			b = utf8.AppendRune(b, r)
-		case r >= hangulFirst && r <= hangulLast:
-			last = 0
-			b = appendHangul(b, r)
-		case isIgnored(r):
 		default:
-			i, ok := slices.BinarySearch(mapped[:], r)
-			if !ok {
-				add(r)
-				continue
-			}
+			at := e - mappedEntry
 			from := uint16(0)
-			if i > 0 {
-				from = replacedEnd[i-1]
+			if at > 0 {
+				from = replacedEnd[at-1]
 			}
-			for _, r := range replaced[from:replacedEnd[i]] {
-				add(r)
+			for _, r := range replaced[from:replacedEnd[at]] {
+				class := uint8(0)
+				if page := t.pages[r>>pageBits]; page != nil {
+					if e := page[r&pageMask]; e < mappedEntry {
+						class = uint8(e)
+					}
+				}
+				marked = marked || class != 0 && class < last
+				iota = iota || r == markIota
+				last = class
+				b = utf8.AppendRune(b, r)
 			}
 		}
 	}
@@ -80,6 +97,46 @@ func Append(b []byte, text string) []byte {
 	}
 	return b
 }
+
+// The characters are in pages. Most pages have nothing special and do not exist: a search in the
+// tables takes thousands of instructions for a character, in a module.
+const (
+	pageBits = 7
+	pageMask = 1<<pageBits - 1
+
+	mappedEntry  = 0x100  // plus the number of a replacement; lower entries are combining classes
+	ignoredEntry = 0xffff // nobody sees it
+)
+
+type pages struct {
+	pages [(utf8.MaxRune >> pageBits) + 1]*[1 << pageBits]uint16
+}
+
+// lookup returns the tables by page. It makes them the first time.
+var lookup = sync.OnceValue(func() *pages {
+	t := new(pages)
+	set := func(r rune, entry uint16) {
+		page := &t.pages[r>>pageBits]
+		if *page == nil {
+			*page = new([1 << pageBits]uint16)
+		}
+		(*page)[r&pageMask] = entry
+	}
+	for _, c := range &combining {
+		for r := c[0]; r <= c[1]; r++ {
+			set(r, uint16(c[2]))
+		}
+	}
+	for i, r := range &mapped {
+		set(r, mappedEntry+uint16(i))
+	}
+	for _, c := range &ignored {
+		for r := c[0]; r <= c[1]; r++ {
+			set(r, ignoredEntry)
+		}
+	}
+	return t
+})
 
 // markIota is the iota below a Greek letter, the only mark that case folding makes a letter.
 const markIota = 0x345
@@ -125,33 +182,10 @@ func ordered(text string) string {
 
 // classOf returns the combining class of a character, 0 for one that is no mark or begins a letter.
 func classOf(r rune) uint8 {
-	if r < combining[0][0] {
-		return 0
-	}
-	i, ok := slices.BinarySearchFunc(combining[:], r, func(c [3]rune, r rune) int {
-		switch {
-		case c[1] < r:
-			return -1
-		case c[0] > r:
-			return 1
+	if page := lookup().pages[r>>pageBits]; page != nil {
+		if e := page[r&pageMask]; e < mappedEntry {
+			return uint8(e)
 		}
-		return 0
-	})
-	if !ok {
-		return 0
 	}
-	return uint8(combining[i][2])
-}
-
-func isIgnored(r rune) bool {
-	_, ok := slices.BinarySearchFunc(ignored[:], r, func(c [2]rune, r rune) int {
-		switch {
-		case c[1] < r:
-			return -1
-		case c[0] > r:
-			return 1
-		}
-		return 0
-	})
-	return ok
+	return 0
 }
