@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -65,7 +67,7 @@ func (h *Handler) authorize(r *http.Request, e *host.Event, body []byte) error {
 		return unauthorized("the authorization is for the method %.20q, the request has %s", method, r.Method)
 	}
 	if at := first(e, "u"); !h.here(at, r) {
-		return unauthorized("the authorization is for the URL %.200q, which is not this one", at)
+		return unauthorized("the authorization is for the URL %.200q, which is none of %q: the option domain names the addresses of this relay", at, h.names(r))
 	}
 	sum := sha256.Sum256(body)
 	if payload := first(e, "payload"); !strings.EqualFold(payload, hex.EncodeToString(sum[:])) {
@@ -109,11 +111,31 @@ func (h *Handler) here(at string, r *http.Request) bool {
 	default:
 		return false
 	}
-	names := h.cfg.Domains
-	if len(names) == 0 {
-		names = []string{r.Host}
-	}
+	names := h.names(r)
 	plain := func(s string) string { return strings.TrimSuffix(strings.ToLower(s), port) }
 	named := slices.ContainsFunc(names, func(name string) bool { return plain(u.Host) == plain(name) })
 	return named && strings.Trim(u.Path, "/") == strings.Trim(r.URL.Path, "/")
+}
+
+// names returns the host[:port] under which a request may name this relay. Without domains it is the
+// address that the client has connected to. The header Host does not count: another relay could pass
+// on a request that its operator signed for it.
+func (h *Handler) names(r *http.Request) []string {
+	if len(h.cfg.Domains) > 0 {
+		return h.cfg.Domains
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if local == nil {
+		return nil
+	}
+	at, err := netip.ParseAddrPort(local.String())
+	if err != nil {
+		return nil
+	}
+	at = netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
+	list := []string{at.String()}
+	if at.Addr().IsLoopback() {
+		list = append(list, fmt.Sprintf("localhost:%d", at.Port()))
+	}
+	return list
 }

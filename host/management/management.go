@@ -46,7 +46,7 @@ type Config struct {
 	Moderators []host.PubKey // may call those of events and authors
 
 	// Domains are the host[:port] under which clients know this relay. If there are none, it is the
-	// Host of the request.
+	// address that a client has connected to.
 	Domains []string
 
 	Log      *moderation.Log

@@ -311,3 +311,32 @@ func TestAuthorization(t *testing.T) {
 		}
 	}
 }
+
+// TestForwarded: an authorization that an operator signed for another relay is worth nothing here,
+// also if that relay passes it on under its own name.
+func TestForwarded(t *testing.T) {
+	w := newWorld(t)
+	const body = `{"method":"supportedmethods","params":[]}`
+	for name, want := range map[string]int{
+		"evil.example": http.StatusUnauthorized,
+		"192.0.2.7":    http.StatusUnauthorized,
+		strings.TrimPrefix(w.server.URL, "http://"):                       http.StatusOK,
+		strings.Replace(w.server.URL, "http://127.0.0.1", "localhost", 1): http.StatusOK,
+	} {
+		req, err := http.NewRequest(http.MethodPost, w.server.URL, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = name
+		req.Header.Set("Content-Type", ContentType)
+		req.Header.Set("Authorization", w.authorization(owner, body, func(e *host.Event) { e.Tags[0][1] = "http://" + name + "/" }))
+		got, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Body.Close()
+		if got.StatusCode != want {
+			t.Errorf("a request for %s: %s, want %d", name, got.Status, want)
+		}
+	}
+}

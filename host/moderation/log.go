@@ -17,7 +17,7 @@ type Log struct {
 	rows     []Row        // in the order of numbers
 	byTarget map[key]*rules
 	filters  []*rules // of targets of class Filter
-	networks []*rules // of targets of class Network
+	lengths  lengths  // of targets of class Network
 	changed  chan struct{}
 }
 
@@ -38,6 +38,8 @@ func keyOf(t *Target) key {
 		return key{class: Repository, id: t.pubkey, name: t.Address().D}
 	case Kind:
 		return key{class: Kind, id: [32]byte{byte(t.kind >> 8), byte(t.kind)}}
+	case Network:
+		return networkKey(t.prefix)
 	}
 	return key{class: t.class, name: t.value}
 }
@@ -102,7 +104,7 @@ func (l *Log) Apply(list []Row) {
 			case Filter:
 				l.filters = append(l.filters, t)
 			case Network:
-				l.networks = append(l.networks, t)
+				l.lengths.add(r.Target.prefix)
 			}
 		}
 		one := *r

@@ -149,20 +149,13 @@ func (l *Log) aboutTarget(owner host.PubKey, identifier string, now int64, actio
 
 // Address returns the row that bans an address, nil for none. Of several it is that of the
 // smallest network.
-func (l *Log) Address(addr netip.Addr, now int64) (found *Row) {
+func (l *Log) Address(addr netip.Addr, now int64) *Row {
 	if !l.any.Load() {
 		return nil
 	}
-	addr = addr.Unmap().WithZone("")
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	bits := -1
-	for _, t := range l.networks {
-		if r := t.row(Ban, now); r != nil && t.target.prefix.Contains(addr) && t.target.prefix.Bits() > bits {
-			found, bits = r, t.target.prefix.Bits()
-		}
-	}
-	return found
+	return l.network(addr.Unmap().WithZone(""), Ban, now)
 }
 
 // Object returns the row that bars a git object, nil for none. The id is in lower-case hex.

@@ -289,7 +289,9 @@ func (f *Reconciler) Find(ctx context.Context, parts []string, use githttp.Use) 
 	if err != nil {
 		return nil, gitrepo.ErrNotFound
 	}
-	if r := f.hidden(p); r != nil {
+	if r, err := f.hidden(ctx, p); err != nil {
+		return nil, err
+	} else if r != nil {
 		return nil, takenDown(r)
 	}
 	f.waitUpdated(ctx, p)

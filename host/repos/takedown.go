@@ -8,6 +8,7 @@ import (
 	"talon/host/githttp"
 	"talon/host/gitrepo"
 	"talon/host/moderation"
+	"talon/host/wire"
 	"talon/sdk/grasp"
 )
 
@@ -15,9 +16,37 @@ import (
 // the branches of other maintainers stay where they are. Nothing of it is served, pushed or
 // hunted.
 
-// hidden returns the row of the moderation log that hides a repository, nil for none.
-func (f *Reconciler) hidden(p location) *moderation.Row {
-	return f.cfg.Moderation.Repository(host.PubKey(p.PubKey), p.Identifier, f.cfg.Now().Unix())
+// hidden returns the row of the moderation log that hides a repository, nil for none: a row about the
+// repository or its owner, or one that bars its only announcement, such as a ban of that event.
+func (f *Reconciler) hidden(ctx context.Context, p location) (*moderation.Row, error) {
+	now := f.cfg.Now().Unix()
+	if r := f.cfg.Moderation.Repository(host.PubKey(p.PubKey), p.Identifier, now); r != nil {
+		return r, nil
+	}
+	if f.cfg.Moderation.Number() == 0 {
+		return nil, nil
+	}
+	// The store also has hidden announcements: see [WithHidden].
+	texts, err := f.cfg.Store.Query(ctx, host.Filter{
+		Kinds: []host.Kind{host.KindAnnouncement}, Authors: []host.PubKey{host.PubKey(p.PubKey)},
+		Tags: []host.TagFilter{{Name: 'd', Values: []string{p.Identifier}}}, Limit: -1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the announcement of %s: %w", p, err)
+	}
+	var bars *moderation.Row
+	for _, text := range texts {
+		e, err := wire.ParseEvent(text)
+		if err != nil {
+			return nil, fmt.Errorf("read the announcement of %s: %w", p, err)
+		}
+		r := f.cfg.Moderation.Event(e, now)
+		if r == nil {
+			return nil, nil
+		}
+		bars = r
+	}
+	return bars, nil
 }
 
 // purged reports whether the operator has removed a repository.

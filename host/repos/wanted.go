@@ -98,8 +98,8 @@ func (s *search) of(author grasp.PubKey) grasp.Repo {
 // repository returns what one repository lacks.
 func (s *search) repository(ctx context.Context, a searched) ([]gitfetch.Want, error) {
 	f, p := s.f, location{Repo: s.of(a.owner)}
-	if f.hidden(p) != nil {
-		return nil, nil
+	if r, err := f.hidden(ctx, p); err != nil || r != nil {
+		return nil, err
 	}
 	repo, err := f.disk.repo(p)
 	if err != nil {
