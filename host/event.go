@@ -302,7 +302,7 @@ func ParseAddress(s string) (Address, bool) {
 		return Address{}, false
 	}
 	n, err := strconv.ParseUint(kind, 10, 16)
-	if err != nil || kind != strconv.FormatUint(n, 10) {
+	if err != nil || len(kind) > 1 && kind[0] == '0' {
 		return Address{}, false
 	}
 	a := Address{Kind: Kind(n), D: d}
@@ -329,6 +329,16 @@ func ParseHex(dst []byte, s string) bool {
 			return false
 		}
 	}
-	_, err := hex.Decode(dst, []byte(s))
-	return err == nil
+	for i := range dst {
+		dst[i] = hexDigit(s[2*i])<<4 | hexDigit(s[2*i+1])
+	}
+	return true
+}
+
+// hexDigit returns the value of a lower-case hex digit.
+func hexDigit(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c - 'a' + 10
 }

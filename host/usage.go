@@ -48,7 +48,9 @@ func UsageOfAuthor(p PubKey) UsageKey { return UsageKey{UsageByAuthor, string(p[
 
 // UsageOfKind returns the key of a kind.
 func UsageOfKind(k Kind) UsageKey {
-	return UsageKey{UsageByKind, string(binary.BigEndian.AppendUint16(nil, uint16(k)))}
+	var key [2]byte
+	binary.BigEndian.PutUint16(key[:], uint16(k))
+	return UsageKey{UsageByKind, string(key[:])}
 }
 
 // UsageOfRepository returns the key of the repository of an announcement. It returns false for an

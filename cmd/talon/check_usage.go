@@ -79,8 +79,16 @@ func differentGitUsage(ctx context.Context, cfg *config.Config, db daemon.Store)
 	found := make(map[host.UsageKey]string)
 	for key, more := range onDisk {
 		if more < -usageSlack || more > usageSlack {
-			found[key] = fmt.Sprintf("usage of %s: the git data on disk has %d bytes more than noted", plain(usageName(key)), more)
+			found[key] = "usage of " + plain(usageName(key)) + ": the git data on disk has " + differenceText(more) + " than noted"
 		}
 	}
 	return found, nil
+}
+
+// differenceText says by how many bytes something is more, or fewer if the number is negative.
+func differenceText(bytes int64) string {
+	if bytes < 0 {
+		return fmt.Sprintf("%d bytes fewer", -bytes)
+	}
+	return fmt.Sprintf("%d bytes more", bytes)
 }

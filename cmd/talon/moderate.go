@@ -186,6 +186,9 @@ func doneText(p *enforce.Progress) string {
 func writeModerated(w io.Writer, result *admin.Moderated) (err error) {
 	for i := range result.Rows {
 		r := &result.Rows[i]
+		if result.DryRun {
+			break // the rows have no numbers
+		}
 		if _, err := fmt.Fprintf(w, "row %d: %s %s\n", r.Number, r.Action, targetText(&r.Target)); err != nil {
 			return err
 		}

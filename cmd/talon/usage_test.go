@@ -72,3 +72,11 @@ func TestUsageCommand(t *testing.T) {
 		}
 	}
 }
+
+func TestDifferenceText(t *testing.T) {
+	for bytes, want := range map[int64]string{-1544: "1544 bytes fewer", 7: "7 bytes more"} {
+		if got := differenceText(bytes); got != want {
+			t.Errorf("differenceText(%d) = %q, want %q", bytes, got, want)
+		}
+	}
+}

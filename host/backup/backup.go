@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"talon/internal/smallfile"
@@ -265,6 +266,9 @@ func (r *run) git(ctx context.Context, name string) error {
 	return r.tree(ctx, name, top, r.counting(PhaseGit, total))
 }
 
+// isShared reports whether a path is in a folder of packs that repositories of one identifier share.
+func isShared(path string) bool { return strings.Contains(path, "/.shared/") }
+
 // tree keeps all files and empty folders below a folder.
 func (r *run) tree(ctx context.Context, name, top string, progress func(int64)) error {
 	return filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -278,7 +282,7 @@ func (r *run) tree(ctx context.Context, name, top string, progress func(int64)) 
 		in := filepath.ToSlash(filepath.Join(name, below))
 		switch {
 		case d.IsDir():
-			if d.Name() == "objects" {
+			if d.Name() == "objects" && !isShared(in) {
 				r.repositories++
 			}
 			list, err := os.ReadDir(path)

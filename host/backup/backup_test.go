@@ -61,6 +61,7 @@ func newData(t *testing.T) *data {
 		"talon.db": string(content), "relay.key": "secret\n", "plugins/rate.wasm": "rate", "plugins/rate.toml": "a = 1\n",
 		"git/npub1a/x.git/HEAD": "ref: refs/heads/main\n", "git/npub1a/x.git/refs/heads/main": "1\n",
 		"git/npub1a/x.git/objects/pack/pack-1.pack": string(pack), "git/npub1a/x.git/objects/pack/pack-1.idx": "index",
+		"git/.shared/sha1/x.git/HEAD": "ref: refs/heads/main\n", "git/.shared/sha1/x.git/objects/info/packs": "",
 		"git/npub1a/empty.git/HEAD": "ref: refs/heads/main\n", "git/npub1a/very empty.git/HEAD": "",
 	})
 	if err := os.MkdirAll(filepath.Join(d.dir, "git/npub1a/empty.git/refs"), 0o755); err != nil {
@@ -152,6 +153,9 @@ func TestRoundTrip(t *testing.T) {
 	to, got, err := restoreInto(t, dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got.Repositories != 3 { // with the two that are empty
+		t.Errorf("restored %d repositories", got.Repositories)
 	}
 	if got.ID != sum.ID || got.Files != sum.Files || len(got.Notes) != 0 {
 		t.Errorf("restored %+v, made %+v", got, sum)

@@ -71,7 +71,7 @@ func Restore(ctx context.Context, dir string, to Target, progress func(Progress)
 		Database: m.Database, Notes: r.notes,
 	}
 	for _, f := range m.Files {
-		if strings.HasSuffix(f.Path, ".git/HEAD") {
+		if strings.HasSuffix(f.Path, ".git/HEAD") && !isShared(f.Path) {
 			sum.Repositories++
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"talon/host"
 	"talon/host/admin"
 	"talon/host/cluster"
 	"talon/host/config"
@@ -188,7 +189,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	p.backups.full = core.Space.Full
-	p.enforcer = core.newEnforcer(p.reconciler.Purged)
+	p.enforcer = core.newEnforcer(func(ctx context.Context, repo host.Address) error {
+		return errors.Join(p.reconciler.Purged(ctx, repo), p.pages.Purged())
+	})
 	confirmed := newConfirmation(core.Store, d.cfg.Confirm)
 	p.ticks = d.openTicks(core)
 	front := &authGit{
@@ -308,7 +311,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring(p.core.Users.Run)
 	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer}, Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer, p.core.Moderation}, Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)

@@ -83,7 +83,10 @@ func (c *Core) newEnforcer(purged func(ctx context.Context, repo host.Address) e
 }
 
 // moderator is the moderation log as the operator's socket has it.
-type moderator struct{ *enforce.Enforcer }
+type moderator struct {
+	*enforce.Enforcer
+	log *moderation.Log
+}
 
 func (m moderator) Moderate(ctx context.Context, ask admin.Moderate, progress func(enforce.Progress)) (out admin.Moderated, err error) {
 	out.DryRun = ask.DryRun
@@ -91,8 +94,9 @@ func (m moderator) Moderate(ctx context.Context, ask admin.Moderate, progress fu
 		out.Rows, out.Done, err = m.Enforcer.Moderate(ctx, ask.Rows, progress)
 		return out, err
 	}
-	for i := range ask.Rows {
-		one, err := m.Count(ctx, &ask.Rows[i])
+	out.Rows = moderation.Missing(ask.Rows, m.log.Rows(0))
+	for i := range out.Rows {
+		one, err := m.Count(ctx, &out.Rows[i])
 		if err != nil {
 			return out, err
 		}
@@ -117,7 +121,7 @@ func Moderate(ctx context.Context, cfg *config.Config, log *slog.Logger, ask adm
 	stopped, ended := make(chan error, 1), make(chan error, 1)
 	go func() { stopped <- core.Run(running) }()
 	go func() { ended <- enforcer.Run(enforcing) }()
-	out, err = moderator{enforcer}.Moderate(ctx, ask, progress)
+	out, err = moderator{enforcer, core.Moderation}.Moderate(ctx, ask, progress)
 	end()
 	err = errors.Join(err, <-ended)
 	stop()

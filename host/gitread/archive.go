@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"talon/host/gitrepo"
@@ -27,7 +28,36 @@ const (
 
 // archives keeps archives on disk for some time. A client may take long to read one, and holds no
 // slot of git meanwhile.
-type archives struct{ dir string }
+type archives struct {
+	dir   string
+	drops atomic.Int64 // how often all were dropped
+}
+
+// DropArchives removes all archives from the disk: a repository was purged, and one of them may have
+// its files. Clients that are reading an archive go on.
+func (r *Reader) DropArchives() error {
+	a := r.archives
+	if a.dir == "" {
+		return nil
+	}
+	a.drops.Add(1)
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return fmt.Errorf("list the archives: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), making) {
+			continue // Archive sees the drop, and removes it
+		}
+		if failed := os.Remove(filepath.Join(a.dir, e.Name())); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("remove an archive: %w", failed))
+		}
+	}
+	return err
+}
+
+// making begins the names of archives that git writes.
+const making = "making-"
 
 // Archive returns a file with the archive of a commit, in the format tar.gz or zip, whose files are
 // below a folder. The caller closes the file. REQUIRES: the refs of the repository reach the commit.
@@ -59,7 +89,8 @@ func (r *Repository) Archive(commit, format, folder string) (*os.File, error) {
 	if err := r.reader.archives.makeRoom(); err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, "making-")
+	drops := r.reader.archives.drops.Load()
+	f, err := os.CreateTemp(dir, making)
 	if err != nil {
 		return nil, fmt.Errorf("make an archive: %w", err)
 	}
@@ -76,6 +107,9 @@ func (r *Repository) Archive(commit, format, folder string) (*os.File, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	if r.reader.archives.drops.Load() != drops {
+		_ = os.Remove(path) // it may be of a repository that was purged meanwhile
 	}
 	time.AfterFunc(archiveAge, func() { _ = os.Remove(path) })
 	return f, nil
@@ -121,7 +155,7 @@ func openArchives(dir string) (*archives, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of archives: %w", err)
 	}
-	return &archives{dir}, nil
+	return &archives{dir: dir}, nil
 }
 
 // makeRoom removes the oldest archives until one more fits. One is made at a time.

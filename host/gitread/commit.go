@@ -15,7 +15,7 @@ type Signature struct {
 	Zone  string
 }
 
-// Commit is what a commit says.
+// Commit is what a commit says. It does not change.
 type Commit struct {
 	ID        string
 	Tree      string
@@ -42,11 +42,13 @@ func splitMessage(message string) (subject, body string) {
 
 // Commit returns a commit. REQUIRES: the refs of the repository reach it.
 func (r *Repository) Commit(id string) (*Commit, error) {
-	content, err := r.object("commit", id, maxCommitBytes)
-	if err != nil {
-		return nil, err
-	}
-	return parseCommit(id, content), nil
+	return r.reader.commits.get(id, func() (*Commit, int, error) {
+		content, err := r.object("commit", id, maxCommitBytes)
+		if err != nil {
+			return nil, 0, err
+		}
+		return parseCommit(id, content), len(content), nil
+	})
 }
 
 // parseCommit reads a commit as far as it is well formed: pages show damaged ones too.
@@ -123,7 +125,7 @@ func decode(text []byte, encoding string) string {
 	return strings.ToValidUTF8(string(text), "\ufffd")
 }
 
-// Tag is what an annotated tag says.
+// Tag is what an annotated tag says. It does not change.
 type Tag struct {
 	Object  string
 	Kind    string
@@ -135,10 +137,17 @@ type Tag struct {
 
 // Tag returns an annotated tag. REQUIRES: a ref of the repository names it.
 func (r *Repository) Tag(id string) (*Tag, error) {
-	content, err := r.object("tag", id, maxCommitBytes)
-	if err != nil {
-		return nil, err
-	}
+	return r.reader.tags.get(id, func() (*Tag, int, error) {
+		content, err := r.object("tag", id, maxCommitBytes)
+		if err != nil {
+			return nil, 0, err
+		}
+		return parseTag(content), len(content), nil
+	})
+}
+
+// parseTag reads a tag as far as it is well formed.
+func parseTag(content []byte) *Tag {
 	t := &Tag{}
 	head, message, _ := bytes.Cut(content, []byte("\n\n"))
 	eachHeader(head, func(key, value string) {
@@ -161,7 +170,7 @@ func (r *Repository) Tag(id string) (*Tag, error) {
 		}
 	}
 	t.Message = decode(message, "")
-	return t, nil
+	return t
 }
 
 // RootTree returns the tree of a target.

@@ -123,3 +123,37 @@ func TestArchive(t *testing.T) {
 	}
 	check(t, f.Close())
 }
+
+// TestDropArchives: after a purge no archive is left on the disk, and the next request makes one.
+func TestDropArchives(t *testing.T) {
+	s := newSite(t)
+	repo, dir := s.generated(3, 2, false)
+	r := s.open(repo)
+	head := testkit.Git(t, dir, "rev-parse", "main")
+	kept := func() int {
+		entries, err := os.ReadDir(r.reader.archives.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	for range 2 {
+		f, err := r.Archive(head, "zip", "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := kept(); n != 1 {
+			t.Errorf("%d archives are kept, want 1", n)
+		}
+		if err := r.reader.DropArchives(); err != nil {
+			t.Fatal(err)
+		}
+		if n := kept(); n != 0 {
+			t.Errorf("%d archives are left", n)
+		}
+		if got, err := io.ReadAll(f); err != nil || len(got) == 0 {
+			t.Errorf("who reads it gets %d bytes, %v", len(got), err)
+		}
+		f.Close()
+	}
+}

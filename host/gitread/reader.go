@@ -67,6 +67,9 @@ type Reader struct {
 	sizes  recent.Map[string, map[string]int64] // of the files of a tree
 	diffs  recent.Map[string, *Diff]
 	blames recent.Map[string, []BlameLine]
+
+	commits *notes[Commit]
+	tags    *notes[Tag]
 }
 
 // treeBytes is the size of the trees that are remembered; twice as much for those used last.
@@ -101,10 +104,11 @@ func Open(o Options) (*Reader, error) {
 			Yields: "the network that is over its share, while others wait",
 		}, time.Now),
 		histories: newHistories(), indexer: newIndexer(o.Log, o.Panics), changes: newChanges(),
-		trees:  recent.Map[string, []Entry]{Size: treeBytes},
-		blames: recent.Map[string, []BlameLine]{Size: blameBytes},
-		diffs:  recent.Map[string, *Diff]{Size: diffBytes},
-		sizes:  recent.Map[string, map[string]int64]{Size: treeBytes},
+		trees:   recent.Map[string, []Entry]{Size: treeBytes},
+		blames:  recent.Map[string, []BlameLine]{Size: blameBytes},
+		diffs:   recent.Map[string, *Diff]{Size: diffBytes},
+		sizes:   recent.Map[string, map[string]int64]{Size: treeBytes},
+		commits: newNotes[Commit](), tags: newNotes[Tag](),
 	}, nil
 }
 

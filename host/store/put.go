@@ -112,7 +112,7 @@ func (r rows) Insert(e *host.Event, k *semantics.Known, tombstones bool) (seq in
 		tx.total.Withheld++
 	}
 	tx.total.Bytes += int64(len(e.JSON))
-	tx.w.usage.recent.Add(e)
+	tx.w.usage.added = append(tx.w.usage.added, e)
 	tx.fresh = append(tx.fresh, text{seq, e.JSON})
 	return seq, nil
 }

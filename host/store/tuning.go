@@ -65,7 +65,7 @@ var defaultTuning = tuning{
 	fullChunk:    128,
 	mergeFrom:    16_384,
 	mergeBytes:   32 << 20,
-	usageFrom:    8192,
+	usageFrom:    32_768,
 	startWAL:     8_000,
 	finishWAL:    4_000,
 	maxWAL:       64_000,

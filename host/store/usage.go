@@ -16,6 +16,9 @@ import (
 	"talon/host/store/semantics"
 )
 
+// maxUsageBytes bounds the keys that are counted in memory. An identifier may have 2 KiB.
+const maxUsageBytes = 8 << 20
+
 // usageRows is the most rows of table usage that one statement changes.
 const usageRows = 8
 
@@ -30,20 +33,22 @@ var changeUsage = func() (sql [usageRows + 1]string) {
 
 // Table usage counts events some thousand late, like the index rows of a [memtable]: a row that
 // is written for one event makes a page dirty for itself, and rows of many events share pages.
-// Its point says up to which event it counts. What comes after follows from the events, so a crash
-// loses nothing. An event that the table counts leaves it in the transaction that removes it.
+// Its point says up to which event it counts. The rest follows from the events, so a crash loses
+// nothing. An event that the table counts leaves it in the transaction that removes it.
 
 // pendingUsage is the usage of committed events that table usage does not count yet.
 type pendingUsage struct {
 	mu      sync.Mutex
 	point   int64 // of the table
 	changes semantics.UsageChanges
+	bytes   int // of the keys of changes, at most
 }
 
 // usageOfTx is what a transaction changes of the usage.
 type usageOfTx struct {
 	point  int64                  // of the table, also after the transaction
-	recent semantics.UsageChanges // of events after the point
+	added  []*host.Event          // after the point
+	recent semantics.UsageChanges // of other events after the point
 	table  semantics.UsageChanges // of other events: to be written
 	moved  bool                   // the point has moved, and table has what was pending
 }
@@ -63,6 +68,8 @@ func (u *usageOfTx) at(seq int64) semantics.UsageChanges {
 // clear forgets the changes. The point is that of the table: a transaction that is rolled back has
 // moved none.
 func (u *usageOfTx) clear(point int64) {
+	clear(u.added)
+	u.added = u.added[:0]
 	clear(u.recent)
 	clear(u.table)
 	u.point, u.moved = point, false
@@ -74,7 +81,10 @@ func (p *pendingUsage) record(u *usageOfTx) {
 	defer p.mu.Unlock()
 	if u.moved {
 		clear(p.changes)
-		p.point = u.point
+		p.point, p.bytes = u.point, 0
+	}
+	for _, e := range u.added {
+		p.bytes += p.changes.Add(e)
 	}
 	p.changes.Merge(u.recent)
 }
@@ -83,8 +93,13 @@ func (p *pendingUsage) record(u *usageOfTx) {
 // pending if that is much.
 func (tx *Tx) writeUsage() error {
 	u, p, c := &tx.w.usage, &tx.s.usage, tx.w.conn
-	if tx.w.seq-p.point >= tx.w.tune.usageFrom {
+	if tx.w.seq-p.point >= tx.w.tune.usageFrom || p.bytes >= maxUsageBytes {
 		u.table.Merge(p.changes) // the writer alone changes them
+		for _, e := range u.added {
+			u.table.Add(e)
+		}
+		clear(u.added)
+		u.added = u.added[:0]
 		u.table.Merge(u.recent)
 		clear(u.recent)
 		u.point, u.moved = tx.w.seq, true
@@ -110,7 +125,10 @@ func (s *Store) loadUsage(c *conn) error {
 	}
 	s.usage.mu.Lock()
 	defer s.usage.mu.Unlock()
-	s.usage.point, s.usage.changes = point, pending
+	s.usage.point, s.usage.changes, s.usage.bytes = point, pending, 0
+	for key := range pending {
+		s.usage.bytes += len(key.Key)
+	}
 	s.writer.usage.clear(point)
 	return nil
 }
@@ -346,12 +364,11 @@ func scanUsage(row []driver.Value) (u host.UsageRow) {
 	return u
 }
 
-// usageInTx returns the usage for the holder of the right to write, who alone changes it.
+// usageInTx returns the usage for the holder of the right to write, who alone changes it. REQUIRES:
+// the transaction has changed no events.
 func (s *Store) usageInTx(key host.UsageKey) (host.Usage, error) {
 	u, err := s.writer.conn.usage(key)
 	u.Add(s.usage.changes[key])
-	u.Add(s.writer.usage.recent[key])
-	u.Add(s.writer.usage.table[key])
 	return u, err
 }
 

@@ -61,3 +61,29 @@ func TestMigrateUsage(t *testing.T) {
 		t.Errorf("after the migration:\n%v\nwant:\n%v", got, want)
 	}
 }
+
+// TestUsageBytes stores events with long identifiers of repositories: their keys in memory stay
+// bounded, and all events count.
+func TestUsageBytes(t *testing.T) {
+	s := open(t)
+	const events, batch = 5000, 250
+	long := strings.Repeat("x", 1990)
+	for n := 0; n < events; n += batch {
+		var list []*host.Event
+		for i := range batch {
+			list = append(list, fake(n+i, 1, 1621, int64(n+i), host.Tag{"a", fmt.Sprintf("30617:%s:%s%d", host.PubKey{1}, long, n+i)}))
+		}
+		put(t, s, 0, list...)
+		if most := maxUsageBytes + batch*2100; s.usage.bytes > most {
+			t.Fatalf("%d bytes of keys in memory after %d events, want at most %d", s.usage.bytes, n+batch, most)
+		}
+	}
+	if s.usage.point == 0 {
+		t.Error("no usage is written")
+	}
+	u, err := s.Usage(context.Background(), host.UsageOfKind(1621), host.UsageOfAuthor(host.PubKey{1}))
+	if err != nil || u[0].Events != events || u[1].Events != events {
+		t.Errorf("the usage is %+v, %v", u, err)
+	}
+	check(t, s)
+}

@@ -14,42 +14,46 @@ import (
 )
 
 // repository makes a repository on disk from a work tree with commits.
-func (w *world) repository(identifier, workTree string) *gitrepo.Repo {
-	w.t.Helper()
-	git, err := gitrepo.Find(w.t.Context(), "git", gitrepo.DefaultOptions)
+func (w *world) repository(t testing.TB, identifier, workTree string) *gitrepo.Repo {
+	t.Helper()
+	git, err := gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	root, err := gitrepo.Open(git, filepath.Join(w.t.TempDir(), "git"))
+	root, err := gitrepo.Open(git, filepath.Join(t.TempDir(), "git"))
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	w.t.Cleanup(root.Close)
+	t.Cleanup(root.Close)
 	name, err := gitrepo.ParseName(npub("owl"), identifier)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	repo := root.Repo(name)
-	unlock, err := repo.Lock(w.t.Context())
+	unlock, err := repo.Lock(t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer unlock()
-	if err := repo.Init(w.t.Context(), gitrepo.SHA1); err != nil {
-		w.t.Fatal(err)
+	if err := repo.Init(t.Context(), gitrepo.SHA1); err != nil {
+		t.Fatal(err)
 	}
-	testkit.Git(w.t, workTree, "push", "--quiet", repo.Dir(), "refs/*:refs/*")
-	testkit.Git(w.t, repo.Dir(), "symbolic-ref", "HEAD", "refs/heads/main")
+	testkit.Git(t, workTree, "push", "--quiet", repo.Dir(), "refs/*:refs/*")
+	testkit.Git(t, repo.Dir(), "symbolic-ref", "HEAD", "refs/heads/main")
 	return repo
 }
 
-// serve makes the page of a repository with a work tree.
+// serveCodeOf makes the pages of a repository with a work tree.
 func (w *world) serveCodeOf(identifier, workTree string) {
+	w.serveCodeIn(w.t, identifier, workTree)
+}
+
+func (w *world) serveCodeIn(t testing.TB, identifier, workTree string) {
 	e := announce("owl", identifier)
 	w.host(w.publish(e))
 	address, _ := e.Address()
 	on := w.repos[address]
-	on.git = w.repository(identifier, workTree)
+	on.git = w.repository(t, identifier, workTree)
 	w.repos[address] = on
 }
 

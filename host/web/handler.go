@@ -76,6 +76,7 @@ type Handler struct {
 	code      *bound.Queue // for pages of code
 	middling  *bound.Queue // for those that may start a git
 	pages     *code.Pages
+	archives  *gitread.Reader // has archives on disk
 	cache     *cache
 	changes   *changes
 }
@@ -466,6 +467,7 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 		read:      reader{deps.Facts},
 		git:       deps.Git,
 		templates: parseTemplates(),
+		archives:  deps.Code,
 		pages:     code.New(code.Config{Reader: deps.Code, Log: cfg.Log, Now: cfg.Now, Local: localRepository(service)}),
 		cache:     newCache(),
 		changes:   newChanges(cfg.Now),

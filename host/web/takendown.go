@@ -47,6 +47,9 @@ func (h *Handler) repositoryDown(r *http.Request, repo grasp.Repo, now int64) *m
 	return row
 }
 
+// Purged removes what is kept on disk of the code of repositories, one of which was purged.
+func (h *Handler) Purged() error { return h.archives.DropArchives() }
+
 // maxReason bounds the reason on a page, in characters.
 const maxReason = 1100
 

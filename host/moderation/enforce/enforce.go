@@ -390,6 +390,9 @@ func (e *Enforcer) show(ctx context.Context) error {
 				ids = append(ids, event.ID)
 				p.Events++
 				p.Bytes += int64(len(event.JSON))
+				if event.Kind == host.KindAnnouncement {
+					p.Repositories++
+				}
 			}
 		}
 		if ids == nil {

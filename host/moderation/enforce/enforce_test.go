@@ -163,6 +163,17 @@ func (r *rig) until(n int64) {
 
 func author(n byte) moderation.Target { return moderation.AuthorTarget(host.PubKey{n}) }
 
+// TestRepositoriesShown counts repositories that come back as it counts those that go.
+func TestRepositoriesShown(t *testing.T) {
+	r := newRig(t)
+	r.put(storetest.Event(1, 1, host.KindAnnouncement, 500, host.Tag{"d", "demo"}), storetest.Event(2, 1, 1, 500))
+	for _, action := range []moderation.Action{moderation.Hide, moderation.Unhide} {
+		if sum := r.moderate(moderation.Row{Action: action, Target: author(1)}); sum.Events != 2 || sum.Repositories != 1 {
+			t.Errorf("%s: %+v, want 2 events and 1 repository", action, sum)
+		}
+	}
+}
+
 // TestSlices takes down more than a slice of events, also when most have one second and others of
 // that second stay.
 func TestSlices(t *testing.T) {

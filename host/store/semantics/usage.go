@@ -15,9 +15,9 @@ var ErrQuota = errors.New("the git data is more than the author or the repositor
 // engine writes them in the same transaction.
 type UsageChanges map[host.UsageKey]host.Usage
 
-// Add counts an event that is stored.
-func (c UsageChanges) Add(e *host.Event) {
-	c.count(e, host.Usage{Events: 1, Bytes: int64(len(e.JSON))})
+// Add counts an event that is stored. It returns the bytes of its keys.
+func (c UsageChanges) Add(e *host.Event) (keys int) {
+	return c.count(e, host.Usage{Events: 1, Bytes: int64(len(e.JSON))})
 }
 
 // Remove counts an event that is removed.
@@ -37,12 +37,16 @@ func (c UsageChanges) RemoveRow(author host.PubKey, kind host.Kind, size int64) 
 	c.change(host.UsageOfKind(kind), host.Usage{Events: -1, Bytes: -size})
 }
 
-func (c UsageChanges) count(e *host.Event, u host.Usage) {
-	c.change(host.UsageOfAuthor(e.PubKey), u)
-	c.change(host.UsageOfKind(e.Kind), u)
+func (c UsageChanges) count(e *host.Event, u host.Usage) (keys int) {
+	author, kind := host.UsageOfAuthor(e.PubKey), host.UsageOfKind(e.Kind)
+	c.change(author, u)
+	c.change(kind, u)
+	keys = len(author.Key) + len(kind.Key)
 	if key, ok := host.UsageOfEvent(e); ok {
 		c.change(key, u)
+		keys += len(key.Key)
 	}
+	return keys
 }
 
 // Merge adds other changes.
