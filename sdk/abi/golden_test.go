@@ -56,8 +56,9 @@ func goldenSamples() []goldenSample {
 			Event: *sampleEvent(), Origin: OriginSync, Address: []byte("::1"), Relay: "wss://r", Authed: [][32]byte{key32(1), key32(2)}, Now: 77,
 		})},
 		{"Verdict", AppendParent(AppendRetry(AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam"), 60), "30617:ab:x")},
+		{"Verdict", AppendAudience(AppendVerdict(nil, ActionRestrict, "members", "", ""), strings.Repeat("\x01", 64), "members")},
 		{"Configured", AppendConfigured(nil, &Configured{
-			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some", WritesOpen, Limitation{MaxContentLength: 300, AuthRequired: true}},
+			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some", WritesOpen, Limitation{300, 2000, 3600, 900, 16, true}},
 		})},
 		{"Config", AppendConfig(nil, &Config{
 			Settings: []Setting{

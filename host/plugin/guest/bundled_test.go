@@ -220,7 +220,7 @@ func TestWrongConfigurationIsRefused(t *testing.T) {
 		want   string
 	}{
 		{"value that only the module can judge", "plugins/lists", map[string]any{"deny_authors": []any{"npub1x"}},
-			`config deny_authors has "npub1x": want an npub or 64 hex digits`},
+			`config deny_authors has "npub1x": want an npub, 64 hex digits, or set:NAME`},
 		{"unknown key", "plugins/limits", map[string]any{"max_tag": int64(1)}, "config max_tag = 1: want one of the keys"},
 		{"wrong type", "plugins/limits", map[string]any{"max_tags": "many"}, `config max_tags = "many": want a whole number, at least 0`},
 		{"out of range", "plugins/limits", map[string]any{"max_tags": int64(-1)}, `config max_tags = -1: want`},

@@ -99,12 +99,17 @@ func (j *CompileJob) Run(ctx context.Context, command []string) error {
 // allocator, and who starts a thread find that out in ways of their own.
 var shortOfMemory = []string{"out of memory", "cannot allocate memory", "pthread_create failed", "SIGSEGV"}
 
+// tooLarge is the error of a module for which the memory of the process does not suffice.
+func (j *CompileJob) tooLarge() error {
+	return fmt.Errorf("the module takes more than %d MiB to compile and test", j.memory()>>20)
+}
+
 // explain says why a process ended without an answer.
 func (j *CompileJob) explain(state *os.ProcessState, err error, wrong string) error {
 	if state != nil {
 		switch {
 		case slices.ContainsFunc(shortOfMemory, func(text string) bool { return strings.Contains(wrong, text) }):
-			return fmt.Errorf("the module takes more than %d MiB to compile and test", j.memory()>>20)
+			return j.tooLarge()
 		case strings.Contains(wrong, outOfTime), (state.UserTime() + state.SystemTime()).Seconds() > float64(j.seconds())+1:
 			return fmt.Errorf("the module takes longer than %d s of a processor to compile and test", j.seconds())
 		}
@@ -140,7 +145,11 @@ func ServeCompile(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	var a compileAnswer
-	if err := j.do(ctx); err != nil {
+	err := j.do(ctx)
+	if errors.Is(err, unix.ENOMEM) {
+		err = j.tooLarge()
+	}
+	if err != nil {
 		a.Error = err.Error()
 	}
 	return json.NewEncoder(out).Encode(a)

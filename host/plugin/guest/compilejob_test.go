@@ -108,7 +108,8 @@ func TestCompileBounds(t *testing.T) {
 		{"wrong", []byte("no module"), 1 << 30, 600, "not a WebAssembly module"},
 		{"good", bomb(0), 1 << 30, 600, ""},
 		{"time", bomb(30), 8 << 30, 1, "longer than 1 s"},
-		{"memory", bomb(4), 24 << 20, 600, "more than 24 MiB"},
+		{"memory", bomb(8), 256 << 20, 600, "more than 256 MiB"},
+		{"memory of the process alone", bomb(0), 24 << 20, 600, "more than 24 MiB"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := (&CompileJob{Name: "bomb", Wasm: test.wasm, CacheDir: t.TempDir()}).Run(t.Context(), compileCommand(t, test.memory, test.seconds))

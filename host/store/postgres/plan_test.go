@@ -56,12 +56,12 @@ func planOf(t *testing.T, s *Store, sql string, args ...any) (plan string) {
 	return plan
 }
 
-// TestPlanOfLookups: each of many events is looked up by an index.
+// TestPlanOfLookups: each of many events is looked up by an index, among hidden ones too.
 func TestPlanOfLookups(t *testing.T) {
 	s := opened(t, server.URL(t), Options{Readers: 1})
 	none := [][]byte{}
-	plan := planOf(t, s, lookUp, none, none, none, []int64{}, maxOldBytes)
-	if got := strings.Count(plan, "Scan using "); got != 6 || got != strings.Count(plan, "Index Cond: ") || strings.Contains(plan, "Materialize") {
+	plan := planOf(t, s, lookUp, none, none, none, []int64{}, maxOldBytes, true)
+	if got := strings.Count(plan, "Scan using "); got != 8 || got != strings.Count(plan, "Index Cond: ") || strings.Contains(plan, "Materialize") {
 		t.Errorf("a table is not entered by an index:\n%s", plan)
 	}
 }
