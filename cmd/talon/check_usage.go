@@ -14,6 +14,10 @@ import (
 	"talon/sdk/nip19"
 )
 
+// usageSlack is by how much the git data of a repository may differ from what is noted. The server
+// notes it after pushes and maintenance, and git writes small files of its own.
+const usageSlack = 64 << 10
+
 // gitUsage compares the bytes of git data that are noted with those on disk. A server notes them a
 // moment after a push, so a difference must be there twice.
 func (c *check) gitUsage(ctx context.Context, cfg *config.Config, db daemon.Store) error {
@@ -74,7 +78,7 @@ func differentGitUsage(ctx context.Context, cfg *config.Config, db daemon.Store)
 	}
 	found := make(map[host.UsageKey]string)
 	for key, more := range onDisk {
-		if more != 0 {
+		if more < -usageSlack || more > usageSlack {
 			found[key] = "usage of " + plain(usageName(key)) + ": the git data on disk has " + differenceText(more) + " than noted"
 		}
 	}

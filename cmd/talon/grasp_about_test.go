@@ -166,26 +166,26 @@ func page(st *story) {
 	shows(html(http.StatusOK), "waits for its first push", "!about")
 	st.held(st.state(owner, "demo", "refs/heads/main", one))
 	work.push(st.repo(owner, "demo"), "main")
-	shows(html(http.StatusOK), "The repository demo", "about &lt;eagles&gt;", "!<eagles>", "git clone ", "main", one[:10], owner.npub()[:10], maintainer.npub()[:10], "gitworkshop.dev", "nostr:naddr1", "!Issues")
+	shows(html(http.StatusOK), "The repository demo", "about &lt;eagles&gt;", "!<eagles>", "git clone ", "main", one[:10], owner.npub()[:10], maintainer.npub()[:10], "gitworkshop.dev", "nostr:naddr1", "!Issues</a> <small>")
 
 	issue := st.stored(st.event(contributor, 1621, nostr.Tag{"a", address}, nostr.Tag{"subject", "it breaks"}))
 	other := st.stored(st.event(contributor, 1621, nostr.Tag{"a", address}, nostr.Tag{"subject", "it burns"}))
 	pr := st.stored(st.pull(contributor, one, address))
 	st.stored(st.event(stranger, 1111, nostr.Tag{"E", issue.ID}, nostr.Tag{"K", "1621"}))
-	shows(html(http.StatusOK), "Issues <small>2 open</small>", "Pull requests <small>1 open</small>", "it breaks", "it burns", "1 comment")
+	shows(html(http.StatusOK), "Issues</a> <small>2 open</small>", "Pull requests</a> <small>1 open</small>", "it breaks", "it burns", "1 comment")
 
 	status := func(who person, kind int, e *nostr.Event) {
 		st.stored(st.event(who, kind, nostr.Tag{"e", e.ID, "", "root"}, nostr.Tag{"a", address}, nostr.Tag{"p", contributor.hex()}))
 	}
 	status(stranger, 1632, issue)
-	shows(html(http.StatusOK), "Issues <small>2 open</small>")
+	shows(html(http.StatusOK), "Issues</a> <small>2 open</small>")
 	status(maintainer, 1632, issue)
-	shows(html(http.StatusOK), "Issues <small>1 open, 1 closed</small>")
+	shows(html(http.StatusOK), "Issues</a> <small>1 open, 1 closed</small>")
 	status(contributor, 1630, issue) // its author opens it again
-	shows(html(http.StatusOK), "Issues <small>2 open</small>")
+	shows(html(http.StatusOK), "Issues</a> <small>2 open</small>")
 	status(contributor, 1632, other)
 	status(owner, 1631, pr)
-	shows(html(http.StatusOK), "Issues <small>1 open, 1 closed</small>", "Pull requests <small>0 open, 1 closed</small>")
+	shows(html(http.StatusOK), "Issues</a> <small>1 open, 1 closed</small>", "Pull requests</a> <small>0 open, 1 closed</small>")
 	status(owner, 1633, pr)
 	shows(html(http.StatusOK), "draft")
 	shows(st.wantStatus(http.StatusOK, "GET", "/", "Accept", "text/html").body, "relay.test", "GRASP-01")

@@ -305,7 +305,7 @@ func (p *page) complete(s *Session, r *request) {
 		// (khatru).
 		h.result.lack(abi.ClassError, "the relay reports an error and sends nothing")
 	}
-	if n == 0 && r.outside > 0 {
+	if n == 0 && len(r.outside) > 0 {
 		h.result.lack(abi.ClassError, "the relay sends what was not asked for") // it may ignore until
 	}
 	ps.total += p.unseen

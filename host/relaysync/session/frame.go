@@ -82,9 +82,7 @@ func (s *Session) event(id string, e *host.Event, size int) {
 			return
 		}
 	}
-	if fit == fitsNothing {
-		r.outside++
-	} else if r.owner != nil && !r.owner.saw(r, &d) {
+	if fit == fitsNothing && !r.stray(e.ID) || fit != fitsNothing && r.owner != nil && !r.owner.saw(r, &d) {
 		s.violation(eventRepeated)
 		return
 	}

@@ -32,20 +32,33 @@ type request struct {
 	again    []host.Filter // of one that may have missed some
 	fetching int           // requests for what it has missed
 
-	events      int   // that came, those outside included
-	outside     int   // of them, those that were not asked for
-	otherLetter int   // of them, those that match only under another letter of the tag
-	fresh       int   // of them, those that were not known here
-	kept        int   // of those, what was stored or held
-	received    int64 // bytes of their messages
-	oldest      int64 // created_at
-	inFlight    int   // events that came before EOSE and are not answered yet
-	eose        bool  // it came
-	stored      bool  // everything stored has come
-	settled     bool  // and everything before it was answered
-	closed      bool  // by the relay or by us
-	failed      bool  // the host could not decide about an event
+	events      int                  // that came, those outside included
+	outside     map[host.ID]struct{} // of them, those that were not asked for
+	otherLetter int                  // of them, those that match only under another letter of the tag
+	fresh       int                  // of them, those that were not known here
+	kept        int                  // of those, what was stored or held
+	received    int64                // bytes of their messages
+	oldest      int64                // created_at
+	inFlight    int                  // events that came before EOSE and are not answered yet
+	eose        bool                 // it came
+	stored      bool                 // everything stored has come
+	settled     bool                 // and everything before it was answered
+	closed      bool                 // by the relay or by us
+	failed      bool                 // the host could not decide about an event
 	first       host.ID
+}
+
+// stray notes an event that was not asked for, and reports whether it is the first time. The number
+// of such events is bounded: the relay loses its connection for them.
+func (r *request) stray(id host.ID) bool {
+	if _, ok := r.outside[id]; ok {
+		return false
+	}
+	if r.outside == nil {
+		r.outside = make(map[host.ID]struct{})
+	}
+	r.outside[id] = struct{}{}
+	return true
 }
 
 // owner is the part of the session that made a request.

@@ -21,6 +21,7 @@ import (
 	"talon/cmd/internal/lab/world"
 	"talon/host/plugin/guest"
 	"talon/host/relaymodel"
+	"talon/host/relaysync/session"
 	"talon/internal/simclock"
 )
 
@@ -35,6 +36,8 @@ type Config struct {
 	Trace  string         // name of a relay whose line to the first Talon is kept; empty: none
 	Relays bool           // rows for relays, with their load over time
 	Watch  func(Progress) // called now and then; nil: nobody looks
+
+	plant func(session.Effect) session.Effect // changes what sessions do, in tests; nil: nothing is changed
 }
 
 // Progress is the progress of a run.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"talon/host"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
+	"talon/host/wire"
 	"talon/sdk/grasp"
 )
 
@@ -139,6 +142,39 @@ const maxOverlapRelays = 50
 func (c *invariants) report(l *line, r session.Report) {
 	if r, ok := r.(*session.Closed); ok {
 		delete(l.open, r.Input.ID)
+	}
+}
+
+// emptySet ends a NEG-OPEN that offers no event.
+const emptySet = `"6100000200"]`
+
+// effect checks that a comparison offers what is here. It knows the events that the first
+// comparison of a connection offers. It passes over connections on which a comparison offered
+// only what the relay is believed to hold.
+func (c *invariants) effect(l *line, e session.Effect) {
+	switch e := e.(type) {
+	case session.Build:
+		if l.believed = l.believed || e.Within != nil; l.offered == nil && !l.believed {
+			l.offered = l.t.store().Query(&e.Filter)
+		}
+	case session.Send:
+		if l.believed || !bytes.HasPrefix(e.Text, []byte(`["NEG-OPEN"`)) || !bytes.HasSuffix(e.Text, []byte(emptySet)) {
+			return
+		}
+		var parts []json.RawMessage
+		if json.Unmarshal(e.Text, &parts) != nil || len(parts) < 3 {
+			return
+		}
+		f, err := wire.ParseFilter(parts[2], &wire.DefaultLimits)
+		if err != nil {
+			return
+		}
+		for _, x := range l.offered {
+			if f.Matches(x) && l.t.store().Get(x.ID) != nil {
+				c.broken("offered", l.r.Name, "a comparison offers the relay nothing, and event %s was here before", x.ID)
+				return
+			}
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/world"
+	"talon/host"
 	"talon/host/negentropy"
 	"talon/host/relayclient"
 	"talon/host/relaysync"
@@ -39,6 +40,8 @@ type line struct {
 	in, out        pipe
 	received, sent int64
 	open           map[string]*openSub
+	offered        []*host.Event // events that the first comparison offers the relay
+	believed       bool          // a comparison offered less than all that is here
 }
 
 // pipe is what is on its way in one direction.
@@ -363,6 +366,10 @@ func (l *line) perform() {
 
 func (l *line) effect(e session.Effect) {
 	t := l.t
+	t.e.watch.check.effect(l, e)
+	if t.e.cfg.plant != nil {
+		e = t.e.cfg.plant(e)
+	}
 	switch e := e.(type) {
 	case session.Send:
 		l.count(frameBytes(e.Text, true), 0)
