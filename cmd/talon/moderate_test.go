@@ -208,7 +208,7 @@ func (w *takedown) run() {
 				down.author = 451
 			}
 			dry := w.moderate("moderate", action.do, tt.target, "--reason", "scam", "--dry-run")
-			if int(dry.Done.Events) != len(tt.hidden) || dry.Done.Repositories != 1 || len(dry.Rows) != 0 {
+			if int(dry.Done.Events) != len(tt.hidden) || dry.Done.Repositories != 1 || len(dry.Rows) != 1 || dry.Rows[0].Number != 0 {
 				w.Errorf("%s: the dry run counts %+v", what, dry.Done)
 			}
 			w.compare(what+" (dry run)", all)

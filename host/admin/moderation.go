@@ -75,6 +75,9 @@ func (h *handler) moderate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for _, row := range result.Rows {
+		if ask.DryRun {
+			break
+		}
 		h.log.Info("the operator moderates", "action", row.Action, "target", row.Target.String(), "reason", row.Reason, "by", row.By, "row", row.Number)
 	}
 	say(moderateLine{Result: &result})
