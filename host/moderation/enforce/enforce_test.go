@@ -231,6 +231,7 @@ func TestResume(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
+	r.until(1) // readers see it
 	r.start()
 	r.until(0)
 	r.want(0, 1201)
