@@ -158,7 +158,7 @@ func (a *Audiences) sweep(ctx context.Context, settings string, apply func(ctx c
 	if err != nil {
 		return 0, err
 	}
-	s.rest()
+	s.decideOthers()
 	if a.cfg.Modules.Audiences() != settings || !a.cfg.Modules.Complete() {
 		return -1, nil // the next look begins again
 	}
@@ -294,8 +294,8 @@ func (s *sweeper) candidates(ctx context.Context) error {
 	})
 }
 
-// rest decides about the events that no module is asked about.
-func (s *sweeper) rest() {
+// decideOthers decides about the events that no module is asked about.
+func (s *sweeper) decideOthers() {
 	for id := range s.repository {
 		s.decide(id, nil)
 	}

@@ -252,7 +252,7 @@ func (s *store) replace(old []packFile, dir string) error {
 			err = errors.Join(err, removePack(packs, pack.name))
 		}
 	}
-	return errors.Join(err, s.settle())
+	return errors.Join(err, s.scaleUsage())
 }
 
 func containsAll(packs, want []packFile) bool {

@@ -201,7 +201,7 @@ func (r *Repo) Maintain(ctx context.Context) error {
 	if _, err := r.git.run(ctx, s.dir, nil, "--git-dir=.", "repack", "--quiet", "-d", "--geometric=2"); err != nil {
 		return fmt.Errorf("pack shared objects: %w", err)
 	}
-	return s.settle()
+	return s.scaleUsage()
 }
 
 func writeFile(path, text string) error {

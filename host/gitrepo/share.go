@@ -291,7 +291,7 @@ func (r *Root) Collect(ctx context.Context, identifier string, format Format, gr
 		return fmt.Errorf("collect shared objects: %w", err)
 	}
 	r.redundant.reset(s.dir)
-	return s.settle()
+	return s.scaleUsage()
 }
 
 // setTips makes refs of the store of exactly these objects. REQUIRES: the lock of

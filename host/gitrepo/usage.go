@@ -62,7 +62,7 @@ func (r *Repo) SettleUsage(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	return s.settle()
+	return s.scaleUsage()
 }
 
 // charged returns the bytes that count for an owner.
@@ -94,9 +94,9 @@ func (s *store) setCharged(npub string, bytes int64) error {
 	return os.WriteFile(filepath.Join(s.dir, borrowers, npub), strconv.AppendInt(nil, bytes, 10), 0o644)
 }
 
-// settle scales the bytes that count for owners, so that their sum is the size of the store's objects.
+// scaleUsage scales the bytes that count for owners, so that their sum is the size of the store's objects.
 // Owners get equal parts if nothing is known of any. REQUIRES: the lock of the store.
-func (s *store) settle() error {
+func (s *store) scaleUsage() error {
 	size, err := diskUse(filepath.Join(s.dir, "objects"))
 	if err != nil {
 		return fmt.Errorf("measure shared objects: %w", err)

@@ -32,8 +32,8 @@ const (
 // pace makes pauses.
 type pace struct{ began time.Time }
 
-// rest pauses if a slice of work is over.
-func (p *pace) rest(ctx context.Context) error {
+// pause pauses if a slice of work is over.
+func (p *pace) pause(ctx context.Context) error {
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
@@ -76,7 +76,7 @@ func (s *Sweeper) removeOrphans(ctx context.Context, gone *host.Event) error {
 			return err
 		}
 		removed += n
-		if err := p.rest(ctx); err != nil {
+		if err := p.pause(ctx); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (s *Sweeper) related(ctx context.Context, gone *host.Event, p *pace) (list 
 func (s *Sweeper) each(ctx context.Context, f host.Filter, p *pace, yield func(e *host.Event)) error {
 	f.Limit = pageSize
 	for {
-		if err := p.rest(ctx); err != nil {
+		if err := p.pause(ctx); err != nil {
 			return err
 		}
 		n, oldest := 0, int64(0)
@@ -201,7 +201,7 @@ func rejects(r *host.Ruling) bool {
 // filter returns the events that are still stored and for which keep is true.
 func (s *Sweeper) filter(ctx context.Context, list []host.ID, p *pace, keep func(e *host.Event) (bool, error)) (kept []host.ID, err error) {
 	for _, id := range list {
-		if err := p.rest(ctx); err != nil {
+		if err := p.pause(ctx); err != nil {
 			return nil, err
 		}
 		text, err := s.cfg.Store.Get(ctx, id)
