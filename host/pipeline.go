@@ -213,6 +213,9 @@ type HeldEvent struct {
 	// Dependent says that it waits for another held event, not for git data.
 	Dependent bool
 
+	// Synced says that another relay sent it, not its author's client.
+	Synced bool
+
 	Audience *Audience // as in Event
 }
 

@@ -42,7 +42,7 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 			return out, err
 		}
 	}
-	row := &Row{Since: now, Reason: h.Reason, Known: h.Known}
+	row := &Row{Since: now, Reason: h.Reason, Known: h.Known, Synced: h.Synced}
 	if h.Network != "" {
 		row.Network = []byte(h.Network)
 	}

@@ -154,6 +154,7 @@ type Row struct {
 
 	Network []byte // the key of where it came from, nil for none: see NetworkOf
 	Known   bool   // it is in the part for known people
+	Synced  bool   // another relay sent it, not its author's client
 
 	Audience *host.Audience // as in the event
 

@@ -180,12 +180,18 @@ func (w *world) eventAt(who *testkit.Signer, at int64, kind host.Kind, tags ...h
 	return who.Event(kind, at, "", tags...)
 }
 
-// send submits an event and returns the answer.
+// send submits an event of a client and returns the answer.
 func (w *world) send(e *host.Event) host.Verdict {
+	w.t.Helper()
+	return w.sendFrom(host.FromClient, e)
+}
+
+// sendFrom submits an event and returns the answer.
+func (w *world) sendFrom(origin host.Origin, e *host.Event) host.Verdict {
 	w.t.Helper()
 	answer := make(chan host.Verdict, 1)
 	w.must(w.pipeline.Submit(w.t.Context(), &host.Item{
-		Event: e, Source: &host.Source{},
+		Event: e, Source: &host.Source{Origin: origin},
 		Done: func(v host.Verdict, err error) {
 			if err != nil {
 				w.t.Error(err)

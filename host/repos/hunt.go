@@ -73,9 +73,7 @@ func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) err
 		if err != nil {
 			return fmt.Errorf("an event that is here does not parse: %w", err)
 		}
-		// The store does not keep the sender. After the time in which a push is expected, that
-		// does not matter.
-		event, ok := Hunted(e, false)
+		event, ok := Hunted(e, h.Synced)
 		if !ok {
 			return nil
 		}

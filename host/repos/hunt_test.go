@@ -28,14 +28,17 @@ func TestHunted(t *testing.T) {
 	w.sent(w.event(bob, grasp.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://b.test/x.git"}), host.Stored)
 	w.sent(w.event(eve, grasp.KindAnnouncement, host.Tag{"d", "demo"}, host.Tag{"clone", "http://evil.test/x.git"}), host.Stored)
 	state := w.sent(w.state(bob, "demo", "refs/heads/main", one), host.Held)
-	pr := w.sent(w.event(eve, grasp.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
-		host.Tag{"clone", "http://pr.test/x.git"}), host.Held)
+	pr := w.event(eve, grasp.KindPullRequest, host.Tag{"c", two}, host.Tag{"a", repoOf(alice, "demo").Address()},
+		host.Tag{"clone", "http://pr.test/x.git"})
+	if v := w.sendFrom(host.FromSync, pr); v.Code != host.Held {
+		t.Fatalf("the pull request is %v %q", v.Code, v.Reason)
+	}
 	w.waitIdle()
 
 	var waiting []gitfetch.Event
 	w.must(w.reconciler.Waiting(t.Context(), func(e gitfetch.Event) error { waiting = append(waiting, e); return nil }))
 	if len(waiting) != 2 || waiting[0].Repository.D != "demo" || waiting[0].Kind != grasp.KindState || waiting[1].Kind != grasp.KindPullRequest ||
-		waiting[0].Origin != gitfetch.FromUser || waiting[0].Since == 0 {
+		waiting[0].Origin != gitfetch.FromUser || waiting[1].Origin != gitfetch.FromSync || waiting[0].Since == 0 {
 		t.Errorf("waiting is %+v", waiting)
 	}
 	wants, err := w.reconciler.Wanted(t.Context(), "demo")

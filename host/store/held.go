@@ -78,7 +78,7 @@ func (r rows) HeldByAuthor(author host.PubKey) (int64, error) {
 }
 
 // selectHeld reads the columns of a [purgatory.Row].
-const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience FROM held `
+const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience, synced FROM held `
 
 func heldRow(row []driver.Value) *purgatory.Row {
 	r := new(purgatory.Row)
@@ -104,6 +104,7 @@ func heldRow(row []driver.Value) *purgatory.Row {
 	if r.Audience, err = audienceOf(row[14]); err != nil {
 		r.Audience = host.Nobody
 	}
+	r.Synced = row[15] == int64(1)
 	return r
 }
 
@@ -251,9 +252,9 @@ func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, e
 func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) error {
 	tx, c := r.tx, r.tx.w.conn
 	row, err := c.first(`
-		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent), blob(h.Network), bit(h.Known), blob(e.Audience.Encode()))
+		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience, synced)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
+		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent), blob(h.Network), bit(h.Known), blob(e.Audience.Encode()), bit(h.Synced))
 	if err != nil {
 		return err
 	}

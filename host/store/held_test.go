@@ -77,7 +77,7 @@ func TestCheckFindsHeld(t *testing.T) {
 		{"newer one stored", `INSERT INTO address SELECT address, 50, created_at + 1, x'11' FROM held WHERE number = 1`, "a newer version is stored"},
 		{"weight", `UPDATE held_weight SET events = 7 WHERE class = 1`, "the weight of class 1"},
 		{"parent missing", `UPDATE held SET parent = x'01', cause = 1 WHERE number = 1`, "on which it depends is not here"},
-		{"two announcements", `INSERT INTO held SELECT 50, x'11', pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience FROM held WHERE number = 1`, "beside another version"},
+		{"two announcements", `INSERT INTO held SELECT 50, x'11', pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience, synced FROM held WHERE number = 1`, "beside another version"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := Open(context.Background(), t.TempDir(), Options{})
@@ -119,7 +119,8 @@ func TestCheckFindsHeld(t *testing.T) {
 // noAudiences undoes the last step of the schema, noUsage a step and all later ones, noModeration too, noWeights also
 // the one before it, and so do noParents, noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to
 // be merged, and no stored event may have words.
-const noAudiences = `ALTER TABLE event DROP COLUMN audience; ALTER TABLE event_id DROP COLUMN withheld;
+const noSenders = `ALTER TABLE held DROP COLUMN synced;`
+const noAudiences = noSenders + `ALTER TABLE event DROP COLUMN audience; ALTER TABLE event_id DROP COLUMN withheld;
 	ALTER TABLE held DROP COLUMN audience; ALTER TABLE hidden DROP COLUMN audience; ALTER TABLE total DROP COLUMN withheld;`
 const noUsage = noAudiences + `DROP TABLE usage; DROP TABLE usage_point;`
 const noModeration = noUsage + `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
@@ -150,7 +151,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage, 14: noAudiences} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage, 14: noAudiences, 15: noSenders} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)

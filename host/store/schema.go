@@ -283,6 +283,9 @@ ALTER TABLE event_id ADD COLUMN withheld INTEGER;                     -- NULL: i
 ALTER TABLE held ADD COLUMN audience BLOB;
 ALTER TABLE hidden ADD COLUMN audience BLOB;
 ALTER TABLE total ADD COLUMN withheld INTEGER NOT NULL DEFAULT 0; -- rows in event that have an audience
+`, `
+-- Whether another relay sent a held event: then the hunt expects no push.
+ALTER TABLE held ADD COLUMN synced INTEGER NOT NULL DEFAULT 0;
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

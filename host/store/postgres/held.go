@@ -79,7 +79,7 @@ func (r rows) HeldByAuthor(author host.PubKey) (n int64, err error) {
 func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 	ctx, cancel := call()
 	defer cancel()
-	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience FROM held WHERE `
+	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience, synced FROM held WHERE `
 	found, err := r.tx.s.conn.Query(ctx, columns+where, args...)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 		var id, pubkey, reason, audience []byte
 		var kind int32
 		var cause int16
-		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent, &h.Network, &h.Known, &audience)
+		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent, &h.Network, &h.Known, &audience, &h.Synced)
 		h.Audience = audienceOf(audience)
 		copy(h.ID[:], id)
 		copy(h.PubKey[:], pubkey)
@@ -203,9 +203,9 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 	tx := r.tx
 	var seq int64
 	_, err := tx.row(`
-		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent, network, known, audience)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) RETURNING seq`,
-		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent, h.Network, h.Known, e.Audience.Encode()}, &seq)
+		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent, network, known, audience, synced)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING seq`,
+		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent, h.Network, h.Known, e.Audience.Encode(), h.Synced}, &seq)
 	if err != nil {
 		return err
 	}

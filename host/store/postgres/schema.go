@@ -34,7 +34,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7, 8}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
+var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7, 8, 8}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -329,6 +329,9 @@ ALTER TABLE event ADD COLUMN audience bytea;
 ALTER TABLE held ADD COLUMN audience bytea;
 ALTER TABLE hidden ADD COLUMN audience bytea;
 ALTER TABLE total ADD COLUMN withheld bigint NOT NULL DEFAULT 0; -- rows in event that have an audience
+`, `
+-- Whether another relay sent a held event: then the hunt expects no push.
+ALTER TABLE held ADD COLUMN synced boolean NOT NULL DEFAULT false;
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's

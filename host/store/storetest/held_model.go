@@ -32,6 +32,7 @@ type modelHeld struct {
 	parent  string // the reference of what it depends on, "" for nothing
 	network string
 	known   bool
+	synced  bool
 }
 
 func (h *modelHeld) cause() purgatory.Cause {
@@ -184,7 +185,7 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 	if old != nil && old.Before(e) {
 		return host.Replaced, semantics.ReasonNewer, fates
 	}
-	row := &modelHeld{Event: e, since: now, reason: hd.Reason, network: hd.Network, known: hd.Known}
+	row := &modelHeld{Event: e, since: now, reason: hd.Reason, network: hd.Network, known: hd.Known, synced: hd.Synced}
 	if hd.Parent != "" && !m.depend(row, hd.Parent, now) {
 		return host.Rejected, semantics.ReasonNoParent, fates
 	}
@@ -460,12 +461,12 @@ func compareHeldReads(t *testing.T, s Store, m *heldModel, w *world) {
 	}
 	var got []string
 	err := s.EachHeld(ctx, func(h host.HeldEvent) error {
-		got = append(got, fmt.Sprintf("%s %d %v %v", h.JSON, h.Since, h.Dormant, h.Dependent))
+		got = append(got, fmt.Sprintf("%s %d %v %v %v", h.JSON, h.Since, h.Dormant, h.Dependent, h.Synced))
 		return nil
 	})
 	var want []string
 	for _, h := range m.held {
-		want = append(want, fmt.Sprintf("%s %d %v %v", h.JSON, h.since, h.dormant, h.parent != ""))
+		want = append(want, fmt.Sprintf("%s %d %v %v %v", h.JSON, h.since, h.dormant, h.parent != "", h.synced))
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("each: got %q, %v, want %q", got, err, want)
