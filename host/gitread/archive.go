@@ -2,6 +2,8 @@ package gitread
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -66,7 +68,7 @@ func (r *Repository) Archive(commit, format, folder string) (*os.File, error) {
 	if dir == "" {
 		return nil, fmt.Errorf("%w: no archives are kept here", ErrNotFound)
 	}
-	path := filepath.Join(dir, commit+"-"+keyOf(folder)+"."+format)
+	path := filepath.Join(dir, r.archiveName(commit, folder)+"."+format)
 	if f, err := os.Open(path); err == nil {
 		return f, nil
 	}
@@ -115,9 +117,11 @@ func (r *Repository) Archive(commit, format, folder string) (*os.File, error) {
 	return f, nil
 }
 
-// keyOf makes a part of a file name of a text.
-func keyOf(s string) string {
-	return strconv.FormatUint(uint64(murmur3(1, s))<<32|uint64(murmur3(2, s)), 36)
+// archiveName names the file of an archive. Repositories do not share archives: a file with the
+// attribute export-subst may name the refs of its repository.
+func (r *Repository) archiveName(commit, folder string) string {
+	sum := sha256.Sum256([]byte(r.repo.Dir() + "\x00" + folder))
+	return commit + "-" + hex.EncodeToString(sum[:8])
 }
 
 // measure fails with ErrTooLarge if the files of a commit are too many or too large for an archive.

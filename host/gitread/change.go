@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"strings"
 	"sync"
@@ -32,9 +33,15 @@ const (
 	// changeTime bounds the walk over the history for one folder.
 	changeTime = 20 * time.Second
 
-	// quickSteps is how many trees a request itself compares, before it leaves the rest to the
-	// background.
-	quickSteps = 400
+	// quickWork bounds what a request itself does, about 100 ms, before it leaves the rest to the
+	// background. The work is that of a walker.
+	quickWork = 16 << 20
+
+	// Costs of a walker: bytes of trees, and what takes as long as so many bytes.
+	costOfCommit  = 1 << 10
+	costOfEntry   = 16 // to ask the filter of a commit for it
+	costOfCompare = 16 << 10
+	allWork       = math.MaxInt
 
 	// maxWalking is how many folders wait for their last changes.
 	maxWalking = 64
@@ -109,7 +116,7 @@ func (r *Repository) LastChanges(commit string, folder []string) (Changes, error
 	if err != nil || w == nil {
 		return nil, err
 	}
-	done, err := w.walk(quickSteps)
+	done, err := w.walk(quickWork)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +178,7 @@ func (r *Reader) walkNow(repo *gitrepo.Repo, by bound.Holder, key changeKey, fol
 	if err != nil || w == nil {
 		return err
 	}
-	if _, err := w.walk(1 << 30); err != nil {
+	if _, err := w.walk(allWork); err != nil {
 		return err
 	}
 	_, err = later.finish(w)
@@ -204,7 +211,8 @@ type walker struct {
 
 	ids   recent.Map[string, string] // the tree of the folder, by the root tree; "" for none
 	raw   recent.Map[string, []byte] // trees as git has them
-	steps int
+	work  int                        // so far
+	trees int                        // that were compared
 }
 
 // Sizes of what a walker remembers: side branches take turns with each other.
@@ -328,8 +336,8 @@ func (w *walker) add(n uint32, entries []int32) {
 	heap.Push(w.queue, n)
 }
 
-// walk follows the chains until all have ended, or it has compared more trees than steps.
-func (w *walker) walk(steps int) (done bool, err error) {
+// walk follows the chains until all have ended, or it has done more work than it may.
+func (w *walker) walk(maxWork int) (done bool, err error) {
 	var parents []uint32
 	for w.queue.Len() > 0 {
 		n := heap.Pop(w.queue).(uint32)
@@ -347,7 +355,7 @@ func (w *walker) walk(steps int) (done bool, err error) {
 		for _, i := range entries {
 			w.found[i] = n
 		}
-		if w.steps > steps {
+		if w.work += costOfCommit; w.work > maxWork {
 			return w.queue.Len() == 0, nil
 		}
 		if err := context.Cause(w.repo.ctx); err != nil {
@@ -364,6 +372,7 @@ func (w *walker) pass(n, parent uint32, first bool, entries []int32) (left []int
 	if first && n < w.past.base() {
 		if filter, hashes := w.past.graph.filter(n); filter != nil {
 			ask = nil
+			w.work += costOfEntry * len(entries)
 			for _, key := range w.within {
 				if !key.mayChange(filter, hashes) {
 					w.add(parent, entries)
@@ -392,7 +401,6 @@ func (w *walker) pass(n, parent uint32, first bool, entries []int32) (left []int
 			w.add(parent, entries)
 			return nil, nil
 		}
-		w.steps++
 		before, err := w.tree(there)
 		if err != nil {
 			return nil, err
@@ -401,6 +409,8 @@ func (w *walker) pass(n, parent uint32, first bool, entries []int32) (left []int
 		if err != nil {
 			return nil, err
 		}
+		w.trees++
+		w.work += costOfCompare + len(before) + len(after)
 		differ := differences(after, before, len(w.key.commit)/2)
 		for _, i := range ask {
 			if differ[w.entries[i].Name] {

@@ -195,10 +195,10 @@ func TestReal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.walk(1 << 30); err != nil {
+		if _, err := w.walk(allWork); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%d trees", w.steps)
+		t.Logf("%d trees, %d MiB of work", w.trees, w.work>>20)
 		found, err := r.finish(w)
 		if err != nil {
 			t.Fatal(err)

@@ -384,32 +384,6 @@ func (r *Repository) Range(from, to string, limit int) (ids []string, more bool,
 	return ids, false, err
 }
 
-// PathLog returns the ids of the commits that changed a path, in the order of git log, from a
-// position on, and whether there are more. REQUIRES: the refs of the repository reach the tip.
-func (r *Repository) PathLog(tip string, path []string, from, limit int) (ids []string, more bool, err error) {
-	args := []string{
-		"--literal-pathspecs", "rev-list", "--max-count=" + strconv.Itoa(limit+1), "--skip=" + strconv.Itoa(from), tip, "--", strings.Join(path, "/"),
-	}
-	err = r.run(gitrepo.Command{Args: args, CPU: pageCPU, Output: 1 << 20}, func(out io.Reader) error {
-		ids, err = readIDs(out)
-		return err
-	})
-	if len(ids) > limit {
-		return ids[:limit], true, err
-	}
-	return ids, false, err
-}
-
-func readIDs(out io.Reader) (ids []string, err error) {
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if id := lines.Text(); gitrepo.IsID(id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, lines.Err()
-}
-
 // PatchStream returns the patch of a commit as git format-patch writes it, or its diff alone.
 // REQUIRES: the refs of the repository reach the commit.
 func (r *Repository) PatchStream(c *Commit, mail bool) (*Stream, error) {

@@ -1,7 +1,6 @@
 package gitread
 
 import (
-	"container/heap"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"talon/host/gitrepo"
 	"talon/internal/recent"
 )
 
@@ -18,14 +16,19 @@ import (
 var ErrIndexing = errors.New("the history is being indexed")
 
 const (
-	// maxLoose is how many commits are read one by one that the commit-graph does not have.
-	maxLoose = 3000
+	// maxLoose is how many commits are read one by one that the commit-graph does not have, and
+	// maxLooseParents how many parents they have. A commit may name 20,000 parents.
+	maxLoose        = 3000
+	maxLooseParents = 4 * maxLoose
 
 	// graphBytes is the size of the commit-graphs in memory; twice as much for those used last.
-	graphBytes = 48 << 20
+	graphBytes = 24 << 20
 
-	// historyBytes is the size of what is derived from them, as much again for lists of commits.
-	historyBytes = 16 << 20
+	// historyBytes is the size of the histories, with the commit-graph that each keeps in memory.
+	historyBytes = 32 << 20
+
+	// listBytes is the size of the lists of commits, and of the commits that no graph has.
+	listBytes = 16 << 20
 )
 
 // histories keeps the history of repositories. It is safe for concurrent use.
@@ -42,8 +45,10 @@ type historyKey struct {
 	state string // of the graph
 }
 
+// listKey names a list. It does not refer to the history itself, which the list would keep in memory.
+// Equal keys of histories give equal numbers to commits.
 type listKey struct {
-	of  *history
+	of  historyKey
 	tip uint32
 }
 
@@ -51,8 +56,8 @@ func newHistories() *histories {
 	return &histories{
 		graphs: recent.Map[string, *graph]{Size: graphBytes},
 		kept:   recent.Map[historyKey, *history]{Size: historyBytes},
-		lists:  recent.Map[listKey, []uint32]{Size: historyBytes},
-		nodes:  recent.Map[string, *node]{Size: historyBytes},
+		lists:  recent.Map[listKey, []uint32]{Size: listBytes},
+		nodes:  recent.Map[string, *node]{Size: listBytes},
 	}
 }
 
@@ -63,12 +68,13 @@ type node struct {
 	when     int64
 }
 
-// nodeCost is about how much memory a node takes.
-const nodeCost = 400
+// cost is about how much memory a node takes.
+func (n *node) cost() int { return 320 + 64*len(n.parents) }
 
 // history is all that the refs of a repository reach. Commits are numbered: first those of the
 // commit-graph, then the others. It does not change.
 type history struct {
+	key     historyKey
 	graph   *graph // nil if there is none
 	loose   []*node
 	byID    map[string]uint32 // of loose
@@ -100,7 +106,7 @@ func (r *Repository) history() (*history, error) {
 	}
 	all.mu.Unlock()
 	if !ok {
-		if h, err = r.makeHistory(g, tips); err != nil {
+		if h, err = r.makeHistory(key, g, tips); err != nil {
 			return nil, err
 		}
 		all.mu.Lock()
@@ -111,7 +117,18 @@ func (r *Repository) history() (*history, error) {
 	return h, nil
 }
 
-func (h *history) cost() int { return 1024 + 64*len(h.loose) + 8*len(h.reached) }
+// cost is about how much memory a history takes. It keeps its graph in memory, also when a newer one
+// has replaced that.
+func (h *history) cost() int {
+	n := 1024 + 128*len(h.loose) + 8*len(h.reached)
+	for _, edges := range h.edges {
+		n += 4 * len(edges)
+	}
+	if h.graph != nil {
+		n += h.graph.bytes
+	}
+	return n
+}
 
 // tips returns the objects that refs point to, sorted.
 func (r *Repository) tips() []string {
@@ -157,8 +174,9 @@ func (r *Repository) graph() (*graph, error) {
 }
 
 // makeHistory reads the commits that the graph does not have, and notes what the tips reach.
-func (r *Repository) makeHistory(g *graph, tips []string) (*history, error) {
-	h := &history{graph: g, byID: make(map[string]uint32)}
+func (r *Repository) makeHistory(key historyKey, g *graph, tips []string) (*history, error) {
+	h := &history{key: key, graph: g, byID: make(map[string]uint32)}
+	edges := 0
 	var starts []uint32
 	missing := make([]string, 0, len(tips))
 	for _, id := range tips {
@@ -182,11 +200,15 @@ func (r *Repository) makeHistory(g *graph, tips []string) (*history, error) {
 		if errors.Is(err, ErrNotFound) { // a ref of a tree or a blob
 			continue
 		}
+		if errors.Is(err, ErrTooLarge) { // git reads it
+			r.reader.indexer.enqueue(r.repo, false)
+			return nil, ErrIndexing
+		}
 		if err != nil {
 			return nil, err
 		}
-		if len(h.loose) == maxLoose {
-			r.reader.index(r.repo, false)
+		if edges += len(n.parents); len(h.loose) == maxLoose || edges > maxLooseParents {
+			r.reader.indexer.enqueue(r.repo, false)
 			return nil, ErrIndexing
 		}
 		h.byID[id] = base + uint32(len(h.loose))
@@ -209,7 +231,7 @@ func (r *Repository) makeHistory(g *graph, tips []string) (*history, error) {
 	h.number()
 	h.reach(starts)
 	if len(h.loose) > fewLoose || g != nil && slices.ContainsFunc(g.layers, func(l *layer) bool { return l.filterEnds == nil }) {
-		r.reader.index(r.repo, true)
+		r.reader.indexer.enqueue(r.repo, true)
 	}
 	return h, nil
 }
@@ -224,7 +246,7 @@ func (r *Repository) node(id string) (*node, error) {
 	all.mu.Lock()
 	n, aging, ok := all.nodes.Get(id)
 	if ok && aging {
-		all.nodes.Add(id, n, nodeCost)
+		all.nodes.Add(id, n, n.cost())
 	}
 	all.mu.Unlock()
 	if ok {
@@ -234,9 +256,9 @@ func (r *Repository) node(id string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n = &node{id: id, tree: c.Tree, parents: slices.Clone(c.Parents), when: c.Committer.When}
+	n = &node{id: id, tree: c.Tree, parents: c.Parents, when: c.Committer.When}
 	all.mu.Lock()
-	all.nodes.Add(id, n, nodeCost)
+	all.nodes.Add(id, n, n.cost())
 	all.mu.Unlock()
 	return n, nil
 }
@@ -345,71 +367,6 @@ func (h *history) reaches(id string) (uint32, bool) {
 	return n, ok && h.reached[n/64]&(1<<(n%64)) != 0
 }
 
-// list returns all that a commit reaches, in the order of git log.
-func (r *Repository) list(h *history, tip uint32) []uint32 {
-	all := r.reader.histories
-	key := listKey{h, tip}
-	all.mu.Lock()
-	list, aging, ok := all.lists.Get(key)
-	if ok && aging {
-		all.lists.Add(key, list, 64+4*len(list))
-	}
-	all.mu.Unlock()
-	if ok {
-		return list
-	}
-	list = h.walk(tip)
-	all.mu.Lock()
-	all.lists.Add(key, list, 64+4*len(list))
-	all.mu.Unlock()
-	return list
-}
-
-// walk lists what a commit reaches: of the commits whose children are listed, the newest comes
-// first, and of those of one second the one that was met first.
-func (h *history) walk(tip uint32) []uint32 {
-	seen := make([]uint64, len(h.reached))
-	var list, parents []uint32
-	q := &dateQueue{{n: tip, when: h.when(tip)}}
-	seen[tip/64] |= 1 << (tip % 64)
-	met := uint32(0)
-	for q.Len() > 0 {
-		next := heap.Pop(q).(dated)
-		list = append(list, next.n)
-		parents = h.parents(parents[:0], next.n)
-		for _, p := range parents {
-			if seen[p/64]&(1<<(p%64)) != 0 {
-				continue
-			}
-			seen[p/64] |= 1 << (p % 64)
-			met++
-			heap.Push(q, dated{p, met, h.when(p)})
-		}
-	}
-	return slices.Clip(list)
-}
-
-// dated is a commit in a dateQueue.
-type dated struct {
-	n, met uint32
-	when   int64
-}
-
-type dateQueue []dated
-
-func (q dateQueue) Len() int { return len(q) }
-func (q dateQueue) Less(i, j int) bool {
-	return q[i].when > q[j].when || q[i].when == q[j].when && q[i].met < q[j].met
-}
-func (q dateQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *dateQueue) Push(x any)   { *q = append(*q, x.(dated)) }
-func (q *dateQueue) Pop() any {
-	old := *q
-	last := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return last
-}
-
 // Reaches reports whether the refs of the repository reach a commit.
 func (r *Repository) Reaches(id string) (bool, error) {
 	for _, ref := range r.refs.List {
@@ -423,90 +380,6 @@ func (r *Repository) Reaches(id string) (bool, error) {
 	}
 	_, reached := h.reaches(id)
 	return reached, nil
-}
-
-// Log returns the ids of commits that a commit reaches, in the order of git log, from a position on,
-// and how many there are in all.
-func (r *Repository) Log(tip string, from, limit int) (ids []string, count int, err error) {
-	h, err := r.history()
-	if err != nil {
-		return nil, 0, err
-	}
-	n, ok := h.reaches(tip)
-	if !ok {
-		return nil, 0, fmt.Errorf("%w: no ref reaches %s", ErrNotFound, tip)
-	}
-	list := r.list(h, n)
-	from = min(max(from, 0), len(list))
-	for _, n := range list[from:min(from+limit, len(list))] {
-		ids = append(ids, h.id(n))
-	}
-	return ids, len(list), nil
-}
-
-// AheadBehind returns how many commits one commit reaches and another does not, and the other way.
-// It reports false if that takes too long to count.
-func (r *Repository) AheadBehind(a, b string) (ahead, behind int, ok bool) {
-	h, err := r.history()
-	if err != nil {
-		return 0, 0, false
-	}
-	x, found := h.find(a)
-	y, also := h.find(b)
-	if !found || !also {
-		return 0, 0, false
-	}
-	return h.aheadBehind(x, y)
-}
-
-// maxApart is how many commits are counted that only one of two commits reaches.
-const maxApart = 2000
-
-// aheadBehind walks from both commits, the largest generation first, until all that is left is
-// reached by both.
-func (h *history) aheadBehind(a, b uint32) (ahead, behind int, ok bool) {
-	const both = 3
-	sides := map[uint32]uint8{a: 1}
-	sides[b] |= 2
-	q := &walkQueue{past: h}
-	heap.Push(q, a)
-	open := 1 // commits in the queue that only one reaches
-	if a == b {
-		return 0, 0, true
-	}
-	heap.Push(q, b)
-	open++
-	var parents []uint32
-	for steps := 0; open > 0; steps++ {
-		if steps > 4*maxApart {
-			return 0, 0, false
-		}
-		n := heap.Pop(q).(uint32)
-		side := sides[n]
-		switch side {
-		case 1:
-			ahead++
-			open--
-		case 2:
-			behind++
-			open--
-		}
-		parents = h.parents(parents[:0], n)
-		for _, p := range parents {
-			before := sides[p]
-			sides[p] = before | side
-			switch {
-			case before == 0:
-				heap.Push(q, p)
-				if side != both {
-					open++
-				}
-			case before != both && before|side == both:
-				open--
-			}
-		}
-	}
-	return ahead, behind, true
 }
 
 // minAbbreviation is how many digits of an id name a commit.
@@ -544,6 +417,3 @@ func (r *Repository) abbreviated(prefix string) (string, error) {
 	}
 	return found, nil
 }
-
-// index has the commit-graph of a repository written in the background, one at a time.
-func (r *Reader) index(repo *gitrepo.Repo, paths bool) { r.indexer.enqueue(repo, paths) }

@@ -64,7 +64,7 @@ type Reader struct {
 
 	mu     sync.Mutex // guards the fields below
 	trees  recent.Map[string, []Entry]
-	sizes  recent.Map[string, map[string]int64] // of the files of a tree
+	sizes  recent.Map[sizesKey, map[string]int64]
 	diffs  recent.Map[string, *Diff]
 	blames recent.Map[string, []BlameLine]
 
@@ -107,7 +107,7 @@ func Open(o Options) (*Reader, error) {
 		trees:   recent.Map[string, []Entry]{Size: treeBytes},
 		blames:  recent.Map[string, []BlameLine]{Size: blameBytes},
 		diffs:   recent.Map[string, *Diff]{Size: diffBytes},
-		sizes:   recent.Map[string, map[string]int64]{Size: treeBytes},
+		sizes:   recent.Map[sizesKey, map[string]int64]{Size: treeBytes},
 		commits: newNotes[Commit](), tags: newNotes[Tag](),
 	}, nil
 }
@@ -127,6 +127,7 @@ type Repository struct {
 
 	objects *gitrepo.ObjectReader // nil before the first question
 	past    *history              // nil before the first question
+	apart   int                   // steps of AheadBehind so far
 }
 
 // Open opens a repository for a client until ctx ends.

@@ -148,20 +148,18 @@ func (r *Repository) Sizes(ids []string) ([]int64, error) {
 	return r.objects.Sizes(ids)
 }
 
-// TreeSizes returns the sizes of the files in a tree by their ids.
-func (r *Repository) TreeSizes(tree string) (map[string]int64, error) {
+// TreeSizes returns the sizes of files in a tree by their ids. Entries are those that a page shows,
+// the first ones in an order that does not change.
+func (r *Repository) TreeSizes(tree string, entries []Entry) (map[string]int64, error) {
+	key := sizesKey{tree, len(entries)}
 	r.reader.mu.Lock()
-	sizes, aging, ok := r.reader.sizes.Get(tree)
+	sizes, aging, ok := r.reader.sizes.Get(key)
 	if ok && aging {
-		r.reader.sizes.Add(tree, sizes, sizeCost*(1+len(sizes)))
+		r.reader.sizes.Add(key, sizes, sizeCost*(1+len(sizes)))
 	}
 	r.reader.mu.Unlock()
 	if ok {
 		return sizes, nil
-	}
-	entries, err := r.Tree(tree)
-	if err != nil {
-		return nil, err
 	}
 	var ids []string
 	for i := range entries {
@@ -178,9 +176,15 @@ func (r *Repository) TreeSizes(tree string) (map[string]int64, error) {
 		sizes[id] = list[i]
 	}
 	r.reader.mu.Lock()
-	r.reader.sizes.Add(tree, sizes, sizeCost*(1+len(sizes)))
+	r.reader.sizes.Add(key, sizes, sizeCost*(1+len(sizes)))
 	r.reader.mu.Unlock()
 	return sizes, nil
+}
+
+// sizesKey names the first entries of a tree.
+type sizesKey struct {
+	tree  string
+	count int
 }
 
 // sizeCost is about how much memory a size takes.
@@ -198,6 +202,15 @@ func (r *Repository) Size(id string) (int64, error) {
 	return sizes[0], nil
 }
 
-// Blob returns the content of a blob of at most limit bytes. REQUIRES: an entry of a tree of the
-// repository names it.
-func (r *Repository) Blob(id string, limit int64) ([]byte, error) { return r.object("blob", id, limit) }
+// Blob returns the content of a blob of at most limit bytes. It asks for the size first: git reads a
+// whole blob before it sends a byte, and a small pack can hold a large one. REQUIRES: an entry of a
+// tree of the repository names it.
+func (r *Repository) Blob(id string, limit int64) ([]byte, error) {
+	if err := r.openObjects(); err != nil {
+		return nil, err
+	}
+	if _, size, err := r.objects.Info(id); err == nil && size > limit {
+		return nil, fmt.Errorf("read the blob %s of %d bytes: %w", id, size, ErrTooLarge)
+	}
+	return r.object("blob", id, limit)
+}

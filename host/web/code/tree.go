@@ -108,7 +108,7 @@ func (p *Pages) tree(q *Request, segments []string) (*Page, error) {
 
 // rows writes the rows of a folder. A template takes 30 times as long.
 func (p *Pages) rows(q *Request, t gitread.Target, root string, at []string, tree string, entries []gitread.Entry, changes gitread.Changes) (template.HTML, error) {
-	sizes, err := q.git.TreeSizes(tree)
+	sizes, err := q.git.TreeSizes(tree, entries)
 	if err != nil {
 		return "", err
 	}

@@ -1,0 +1,123 @@
+package gitread
+
+import (
+	"bufio"
+	"container/heap"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"talon/host/gitrepo"
+)
+
+// Log returns the ids of commits that a commit reaches, in the order of git log, from a position on,
+// and how many there are in all.
+func (r *Repository) Log(tip string, from, limit int) (ids []string, count int, err error) {
+	h, err := r.history()
+	if err != nil {
+		return nil, 0, err
+	}
+	n, ok := h.reaches(tip)
+	if !ok {
+		return nil, 0, fmt.Errorf("%w: no ref reaches %s", ErrNotFound, tip)
+	}
+	list := r.list(h, n)
+	from = min(max(from, 0), len(list))
+	for _, n := range list[from:min(from+limit, len(list))] {
+		ids = append(ids, h.id(n))
+	}
+	return ids, len(list), nil
+}
+
+// PathLog returns the ids of the commits that changed a path, in the order of git log, from a
+// position on, and whether there are more. REQUIRES: the refs of the repository reach the tip.
+func (r *Repository) PathLog(tip string, path []string, from, limit int) (ids []string, more bool, err error) {
+	args := []string{
+		"--literal-pathspecs", "rev-list", "--max-count=" + strconv.Itoa(limit+1), "--skip=" + strconv.Itoa(from), tip, "--", strings.Join(path, "/"),
+	}
+	err = r.run(gitrepo.Command{Args: args, CPU: pageCPU, Output: 1 << 20}, func(out io.Reader) error {
+		ids, err = readIDs(out)
+		return err
+	})
+	if len(ids) > limit {
+		return ids[:limit], true, err
+	}
+	return ids, false, err
+}
+
+func readIDs(out io.Reader) (ids []string, err error) {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if id := lines.Text(); gitrepo.IsID(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, lines.Err()
+}
+
+// list returns all that a commit reaches, in the order of git log.
+func (r *Repository) list(h *history, tip uint32) []uint32 {
+	all := r.reader.histories
+	key := listKey{h.key, tip}
+	all.mu.Lock()
+	list, aging, ok := all.lists.Get(key)
+	if ok && aging {
+		all.lists.Add(key, list, 64+4*len(list))
+	}
+	all.mu.Unlock()
+	if ok {
+		return list
+	}
+	list = h.walk(tip)
+	all.mu.Lock()
+	all.lists.Add(key, list, 64+4*len(list))
+	all.mu.Unlock()
+	return list
+}
+
+// walk lists what a commit reaches: of the commits whose children are listed, the newest comes
+// first, and of those of one second the one that was met first.
+func (h *history) walk(tip uint32) []uint32 {
+	seen := make([]uint64, len(h.reached))
+	var list, parents []uint32
+	q := &dateQueue{{n: tip, when: h.when(tip)}}
+	seen[tip/64] |= 1 << (tip % 64)
+	met := uint32(0)
+	for q.Len() > 0 {
+		next := heap.Pop(q).(dated)
+		list = append(list, next.n)
+		parents = h.parents(parents[:0], next.n)
+		for _, p := range parents {
+			if seen[p/64]&(1<<(p%64)) != 0 {
+				continue
+			}
+			seen[p/64] |= 1 << (p % 64)
+			met++
+			heap.Push(q, dated{p, met, h.when(p)})
+		}
+	}
+	return slices.Clip(list)
+}
+
+// dated is a commit in a dateQueue.
+type dated struct {
+	n, met uint32
+	when   int64
+}
+
+type dateQueue []dated
+
+func (q dateQueue) Len() int { return len(q) }
+func (q dateQueue) Less(i, j int) bool {
+	return q[i].when > q[j].when || q[i].when == q[j].when && q[i].met < q[j].met
+}
+func (q dateQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *dateQueue) Push(x any)   { *q = append(*q, x.(dated)) }
+func (q *dateQueue) Pop() any {
+	old := *q
+	last := old[len(old)-1]
+	*q = old[:len(old)-1]
+	return last
+}
