@@ -3,7 +3,6 @@ package gitread
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -16,9 +15,6 @@ import (
 const (
 	costlyCPU  = 8 * time.Second
 	costlyWait = 2 * time.Second
-	maxBlame   = 512 << 10 // bytes of a file
-	maxGrep    = 200       // lines
-	grepTime   = 4 * time.Second
 )
 
 // BlameLine says which commit a line of a file comes from.
@@ -175,63 +171,4 @@ func unquote(name string) string {
 		}
 	}
 	return b.String()
-}
-
-// Match is a line of a file that a search has found.
-type Match struct {
-	Path string
-	Line int
-	Text string
-}
-
-// Grep looks for a text in the files of a commit, whatever its case. It returns a bounded number of
-// lines, and whether there may be more. REQUIRES: the refs of the repository reach the commit.
-func (r *Repository) Grep(commit, text string) (matches []Match, more bool, err error) {
-	if strings.ContainsAny(text, "\n\x00") || len(text) < 2 || len(text) > 200 {
-		return nil, false, fmt.Errorf("%w: a search for %.100q", ErrNotFound, text)
-	}
-	release, err := r.costly()
-	if err != nil {
-		return nil, false, err
-	}
-	defer release()
-	args := []string{
-		"-c", "grep.threads=1", "grep", "-z", "-n", "-I", "-i", "-F", "--no-color", "--full-name", "--no-textconv", "--max-depth=-1", "-e", text, commit,
-	}
-	err = r.run(gitrepo.Command{Args: args, CPU: grepTime, Output: 4 << 20}, func(out io.Reader) error {
-		matches, more = parseGrep(out, len(commit)+1)
-		return nil
-	})
-	if err != nil && (isExit(err, 1) || isTooMuch(err)) { // 1: it has found nothing
-		more, err = more || isTooMuch(err), nil
-	}
-	return matches, more, err
-}
-
-// parseGrep parses the output of git grep -z -n: a commit and a path, a number, and the line.
-func parseGrep(out io.Reader, prefix int) (matches []Match, more bool) {
-	in := bufio.NewReaderSize(out, 64<<10)
-	for {
-		name, err := in.ReadString(0)
-		if err != nil || len(name) <= prefix {
-			return matches, false
-		}
-		number, err := in.ReadString(0)
-		if err != nil {
-			return matches, false
-		}
-		text, err := in.ReadSlice('\n')
-		line := cut(strings.TrimSuffix(string(text), "\n"), 400)
-		for err == bufio.ErrBufferFull {
-			_, err = in.ReadSlice('\n')
-		}
-		if len(matches) == maxGrep {
-			return matches, true
-		}
-		n, _ := strconv.Atoi(strings.TrimSuffix(number, "\x00"))
-		matches = append(matches, Match{Path: strings.TrimSuffix(name[prefix:], "\x00"), Line: n, Text: line})
-		if err != nil {
-			return matches, false
-		}
-	}
 }

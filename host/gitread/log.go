@@ -31,6 +31,29 @@ func (r *Repository) Log(tip string, from, limit int) (ids []string, count int, 
 	return ids, len(list), nil
 }
 
+// Neighbours returns the ids of the commits before and after a commit in the log of a tip: newer comes
+// before it, older after it. Either is "" if there is none, both if the tip does not reach the commit.
+func (r *Repository) Neighbours(tip, commit string) (newer, older string, err error) {
+	h, err := r.history()
+	if err != nil {
+		return "", "", err
+	}
+	from, ok := h.reaches(tip)
+	n, also := h.reaches(commit)
+	if !ok || !also {
+		return "", "", nil
+	}
+	list := r.list(h, from)
+	at := slices.Index(list, n)
+	if at > 0 {
+		newer = h.id(list[at-1])
+	}
+	if at >= 0 && at+1 < len(list) {
+		older = h.id(list[at+1])
+	}
+	return newer, older, nil
+}
+
 // PathLog returns the ids of the commits that changed a path, in the order of git log, from a
 // position on, and whether there are more. REQUIRES: the refs of the repository reach the tip.
 func (r *Repository) PathLog(tip string, path []string, from, limit int) (ids []string, more bool, err error) {

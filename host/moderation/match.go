@@ -131,6 +131,25 @@ func (l *Log) Purged(owner host.PubKey, identifier string, now int64) *Row {
 	return l.aboutTarget(owner, identifier, now, Purge)
 }
 
+// NumberOf returns the number of the last row about a repository or its owner, also of one that is no
+// longer in force. It is 0 if there is none.
+func (l *Log) NumberOf(owner host.PubKey, identifier string) (number int64) {
+	if !l.any.Load() {
+		return 0
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, t := range []*rules{l.repository(owner, identifier), l.author(owner)} {
+		if t == nil {
+			continue
+		}
+		for _, r := range t.latest {
+			number = max(number, r.Number)
+		}
+	}
+	return number
+}
+
 func (l *Log) aboutTarget(owner host.PubKey, identifier string, now int64, actions ...Action) *Row {
 	if !l.any.Load() {
 		return nil

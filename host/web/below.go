@@ -17,7 +17,6 @@ import (
 // below is a path below the page of a repository.
 type below struct {
 	repo grasp.Repo
-	base string // the path of the repository's page, as links have it: without .git
 	rest string // what follows, escaped; not empty
 }
 
@@ -33,7 +32,7 @@ func parseBelow(escaped string) (below, bool) {
 	if !ok {
 		return below{}, false
 	}
-	return below{repo, basePath(repo), rest}, true
+	return below{repo, rest}, true
 }
 
 // parseRepo returns the repository of the first two segments of a path.
@@ -109,18 +108,13 @@ func (h *Handler) codeRequest(ctx context.Context, r *http.Request, at below) (*
 	if repo == nil {
 		return nil, gitread.ErrNotFound
 	}
-	name := identifier(at.repo.Identifier)
 	t, err := h.texts(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	o := t.options(1)
-	return &code.Request{
-		Href: o.Href, Mention: o.Mention,
-		HTTP: r, Repo: repo, By: h.cfg.Client(r),
-		Name: orElse(line(a.stored.Name, maxName), name), Identifier: name,
-		Base: at.base, Clone: h.urls(r).git(at.repo.Path()), About: a.stored.Name, Rest: at.rest,
-	}, nil
+	q, o := h.codeOf(r, repo, at.repo, a.stored.Name), t.options(1)
+	q.Href, q.Mention, q.Rest = o.Href, o.Mention, at.rest
+	return q, nil
 }
 
 // sendCode makes and sends a page of code. REQUIRES: a turn.

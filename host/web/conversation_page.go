@@ -162,7 +162,7 @@ func (h *Handler) standing(ctx context.Context, r *http.Request, v *conversation
 	if v.Pull != nil {
 		tip, base = v.Pull.Commit, v.Pull.Base
 	}
-	standing, err := h.pages.Standing(ctx, h.codeOf(r, git, &v.repoURL, v.Name, about), tip, base, commits[:min(len(commits), maxCommits)])
+	standing, err := h.pages.Standing(ctx, h.codeOf(r, git, repo, about), tip, base, commits[:min(len(commits), maxCommits)])
 	if err != nil || standing == nil {
 		return nil, h.withoutCode(r, err)
 	}

@@ -91,7 +91,7 @@ func (h *Handler) codeFeed(repo grasp.Repo, name, ref string) page {
 		urls := h.urls(r)
 		at := urls.of(repo)
 		title := orElse(line(a.stored.Name, maxName), at.Identifier)
-		q := h.codeOf(r, git, &at, title, a.stored.Name)
+		q := h.codeOf(r, git, repo, a.stored.Name)
 		var list []code.FeedEntry
 		if name == "log" {
 			var of string

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -279,19 +280,27 @@ func (h *Handler) overview(ctx context.Context, r *http.Request, v *repository, 
 	if err != nil {
 		return err
 	}
-	q := h.codeOf(r, git, &v.repoURL, v.Name, about)
+	q := h.codeOf(r, git, repo, about)
 	o := t.options(1)
 	q.Href, q.Mention = o.Href, o.Mention
 	v.Code, err = h.pages.Overview(ctx, q)
 	return h.withoutCode(r, err)
 }
 
-// codeOf returns a request for what is in a repository that may be seen.
-func (h *Handler) codeOf(r *http.Request, git *gitrepo.Repo, at *repoURL, name, about string) *code.Request {
+// codeOf returns a request for what is in a repository that may be seen. Announced is the name in its
+// announcement.
+func (h *Handler) codeOf(r *http.Request, git *gitrepo.Repo, repo grasp.Repo, announced string) *code.Request {
+	shown := identifier(repo.Identifier)
 	return &code.Request{
-		HTTP: r, Repo: git, By: h.cfg.Client(r), Name: name, Identifier: at.Identifier,
-		Base: at.Base, Clone: at.Clone, About: about,
+		HTTP: r, Repo: git, By: h.cfg.Client(r), Name: orElse(line(announced, maxName), shown), Identifier: shown,
+		Base: basePath(repo), Clone: h.urls(r).git(repo.Path()), About: h.aboutOf(repo, announced),
 	}
+}
+
+// aboutOf returns a text that changes when pages of a repository do, though its commits do not: with
+// its name, and with each row of the operator about it.
+func (h *Handler) aboutOf(repo grasp.Repo, announced string) string {
+	return fmt.Sprint(h.cfg.Moderation.NumberOf(host.PubKey(repo.PubKey), repo.Identifier), " ", announced)
 }
 
 // withoutCode returns nil for an error because of which a page has no part about code.

@@ -66,12 +66,3 @@ func plainName(s string) string {
 	}, s)
 	return text.Line(strings.Trim(s, "-."), 60) + map[bool]string{true: "x"}[strings.Trim(s, "-.") == ""]
 }
-
-// tag returns an annotated tag as pages show it.
-func (q *Request) tag(id string) (*tagView, error) {
-	t, err := q.git.Tag(id)
-	if err != nil {
-		return nil, err
-	}
-	return &tagView{Name: fileName(t.Name), Tagger: signatureOf(t.Tagger), Signed: t.Signed, Message: text.Lines(t.Message, 2000)}, nil
-}

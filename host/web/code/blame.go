@@ -4,7 +4,6 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +17,6 @@ type blamePage struct {
 	Rows template.HTML
 	Blob template.URL
 	Note string
-	Last *change
 }
 
 // blame makes the page that says which commit each line of a file comes from.
@@ -59,6 +57,8 @@ func (p *Pages) blame(q *Request, segments []string) (*Page, error) {
 		return nil, err
 	case isBinary(content):
 		v.Note = "This is a binary file."
+	case countLines(content) > maxLines:
+		v.Note = "The file has too many lines for a blame."
 	default:
 		lines, err := q.git.Blame(t.Commit, at)
 		if errors.Is(err, gitread.ErrCPU) {
@@ -78,10 +78,7 @@ func (p *Pages) blame(q *Request, segments []string) (*Page, error) {
 // blameRows writes the lines of a file, with the commits that they come from.
 func (p *Pages) blameRows(q *Request, at []string, content []byte, lines []gitread.BlameLine) (template.HTML, error) {
 	source := string(content)
-	parts := []part{{len(source), classText}}
-	if l := languageOf(at[len(at)-1], content); l.quotes != "" || l.lineComments != nil || l.blockComments != nil {
-		parts = scan(l, source)
-	}
+	parts := partsOf(languageOf(at[len(at)-1], content), source)
 	subjects := make(map[string]string)
 	b := make([]byte, 0, 3*len(content))
 	begin := 0
@@ -121,95 +118,9 @@ func (p *Pages) blameRows(q *Request, at []string, content []byte, lines []gitre
 			}
 		}
 		b = append(b, `</td><td class="b"><a href="#L`+number+`">`+number+`</a></td><td class="t">`...)
-		b, parts = appendParts(b, source, begin, min(end, begin+maxLine), parts)
+		b, parts = appendLine(b, source, begin, end, parts)
 		b = append(b, "</td></tr>\n"...)
 		begin = end + 1
 	}
 	return template.HTML(b), nil
-}
-
-// searchPage is what the page of a search in a repository shows.
-type searchPage struct {
-	head
-	Action template.URL
-	Query  string
-	Files  []searchFile
-	Count  int
-	More   bool
-	Note   string
-}
-
-// searchFile is a file in which a search has found something.
-type searchFile struct {
-	Name string
-	URL  template.URL
-	Rows template.HTML
-}
-
-// search makes the page of a search: /grep/REF?q=TEXT.
-func (p *Pages) search(q *Request, segments []string) (*Page, error) {
-	if len(segments) == 0 {
-		t, ok := q.git.HEAD()
-		if !ok {
-			return nil, gitread.ErrNotFound
-		}
-		return redirect(q.url("grep", t)), nil
-	}
-	t, rest, err := q.git.Resolve(segments)
-	if err != nil {
-		return nil, err
-	}
-	if len(rest) > 0 {
-		return nil, gitread.ErrNotFound
-	}
-	query := q.HTTP.URL.Query().Get("q")
-	etag, known := p.etag(q, t.Commit)
-	if known {
-		return notModified(etag), nil
-	}
-	v := &searchPage{head: q.headOf("Search", t, nil), Action: template.URL(q.url("grep", t)), Query: text.Line(query, 200)}
-	v.Robots = "noindex, nofollow"
-	v.addCrumbs(q, t, nil)
-	switch query = strings.TrimSpace(query); {
-	case query == "":
-	case len(query) < 2 || len(query) > 200 || strings.ContainsAny(query, "\n\r\x00"):
-		v.Note = "A search has 2 to 200 characters on one line."
-	default:
-		matches, more, err := q.git.Grep(t.Commit, query)
-		if err != nil {
-			return nil, err
-		}
-		v.Count, v.More = len(matches), more
-		v.Files = q.searchFiles(t, matches)
-	}
-	return &Page{Status: http.StatusOK, Template: "code-search", Content: v, ETag: etag}, nil
-}
-
-// searchFiles returns what was found by files.
-func (q *Request) searchFiles(t gitread.Target, matches []gitread.Match) (files []searchFile) {
-	for group := range slices.Values(groupBy(matches)) {
-		path := strings.Split(group[0].Path, "/")
-		f := searchFile{Name: fileName(group[0].Path), URL: template.URL(q.url("blob", t, path...))}
-		var b []byte
-		for _, m := range group {
-			n := strconv.Itoa(m.Line)
-			b = append(b, `<tr><td class="b"><a href="`+escape(string(f.URL)+"?l="+n+"#L"+n)+`">`+n+`</a></td><td class="t">`...)
-			b = appendCode(b, m.Text)
-			b = append(b, "</td></tr>\n"...)
-		}
-		f.Rows = template.HTML(b)
-		files = append(files, f)
-	}
-	return files
-}
-
-// groupBy returns matches by the files that they are in.
-func groupBy(matches []gitread.Match) (groups [][]gitread.Match) {
-	for i, m := range matches {
-		if i == 0 || m.Path != matches[i-1].Path {
-			groups = append(groups, nil)
-		}
-		groups[len(groups)-1] = append(groups[len(groups)-1], m)
-	}
-	return groups
 }

@@ -46,7 +46,6 @@ type blobPage struct {
 	Link     *symlink
 	Note     string // why there is no content
 	Cut      bool   // lines are longer than the page shows
-	From     int    // the first line that is marked
 	Binary   bool
 	IsBlank  bool
 }
@@ -156,10 +155,10 @@ func (p *Pages) fillBlob(q *Request, v *blobPage, t gitread.Target, root string,
 	}
 	v.Blame = template.URL(q.url("blame", t, at...))
 	from, to := lineRange(q.HTTP.URL.Query().Get("l"), v.Lines)
-	v.From = from
 	lang := languageOf(name, content)
 	v.Language = lexerName(lang, name)
-	if v.Source = q.HTTP.URL.Query().Get("source") == "1"; IsMarkdown(name) && size <= maxMarkdown && from == 0 {
+	// Lines are marked in the source.
+	if v.Source = q.HTTP.URL.Query().Get("source") == "1" || from > 0; IsMarkdown(name) && size <= maxMarkdown {
 		v.Markdown = template.URL(q.url("blob", t, at...))
 		if !v.Source {
 			v.Document = q.document(q.HTTP.Context(), t, strings.Join(at, "/"), string(content))
@@ -183,8 +182,7 @@ func (p *Pages) fillLink(q *Request, v *blobPage, t gitread.Target, root string,
 		return nil
 	}
 	to := path.Join(append(slices.Clone(at[:len(at)-1]), target)...)
-	// Join does not lead above its first element, so the folders are counted.
-	if depth := strings.Count(path.Clean(target), ".."); depth >= len(at) {
+	if to == "." || to == ".." || strings.HasPrefix(to, "../") { // the root itself, or above it
 		return nil
 	}
 	segments := strings.Split(to, "/")

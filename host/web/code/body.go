@@ -109,13 +109,15 @@ func highlight(html string, from, to int) string {
 // makeBody colours a file.
 func makeBody(content string, l *language) body {
 	content = strings.TrimPrefix(content, "\ufeff")
-	var parts []part
-	if l.quotes != "" || l.lineComments != nil || l.blockComments != nil {
-		parts = scan(l, content)
-	} else {
-		parts = []part{{len(content), classText}}
+	return body{html: string(appendLines(make([]byte, 0, 2*len(content)), content, partsOf(l, content))), cut: hasLongLine(content)}
+}
+
+// partsOf finds the parts of a file. A language without strings and comments has one.
+func partsOf(l *language, content string) []part {
+	if l.quotes == "" && l.lineComments == nil && l.blockComments == nil {
+		return []part{{len(content), classText}}
 	}
-	return body{html: string(appendLines(make([]byte, 0, 2*len(content)), content, parts)), cut: hasLongLine(content)}
+	return scan(l, content)
 }
 
 func hasLongLine(content string) bool {
@@ -144,22 +146,31 @@ func appendLines(b []byte, content string, parts []part) []byte {
 		b = append(b, `">`...)
 		b = append(b, n...)
 		b = append(b, "</a>"...)
-		shown := end
-		if shown > begin && content[shown-1] == '\r' {
-			shown--
-		}
-		cut := shown-begin > maxLine
-		if cut {
-			shown = begin + maxLine
-		}
-		b, parts = appendParts(b, content, begin, shown, parts)
-		if cut {
-			b = append(b, `<span class="u">…</span>`...)
-		}
+		b, parts = appendLine(b, content, begin, end, parts)
 		b = append(b, "\n</span>"...)
 		begin = end + 1
 	}
 	return b
+}
+
+// cutMark is shown where a line goes on that is too long.
+const cutMark = `<span class="u">…</span>`
+
+// appendLine writes a line of the content without its end, as far as a page shows it. It returns the
+// parts that may reach behind it.
+func appendLine(b []byte, content string, begin, end int, parts []part) ([]byte, []part) {
+	if end > begin && content[end-1] == '\r' {
+		end--
+	}
+	cut := end-begin > maxLine
+	if cut {
+		end = begin + maxLine
+	}
+	b, parts = appendParts(b, content, begin, end, parts)
+	if cut {
+		b = append(b, cutMark...)
+	}
+	return b, parts
 }
 
 // appendParts writes a piece of the content. It returns the parts that may reach behind it.

@@ -1,12 +1,12 @@
 package code
 
 import (
+	"errors"
 	"html/template"
 	"net/http"
 	"strings"
 
 	"talon/host/gitread"
-	"talon/host/gitrepo"
 	"talon/host/web/text"
 )
 
@@ -32,7 +32,8 @@ type commitPage struct {
 	Tree      template.URL
 	Patch     template.URL
 	Diff      diffView
-	Tag       *tagView
+	Newer     template.URL // the commit before this one in the log of the default branch, "" if there is none
+	Older     template.URL // the one after it
 }
 
 // signature is somebody who signed a commit or a tag, as it states.
@@ -40,14 +41,6 @@ type signature struct {
 	Name  string
 	Email string
 	At    text.Moment
-}
-
-// tagView is an annotated tag.
-type tagView struct {
-	Name    string
-	Tagger  signature
-	Signed  string
-	Message string
 }
 
 func signatureOf(s gitread.Signature) signature {
@@ -69,7 +62,14 @@ func (p *Pages) commit(q *Request, segments []string) (*Page, error) {
 	if t.Short || t.Ref != "" {
 		return redirect(q.Base + "/commit/" + t.Commit), nil
 	}
-	etag, known := p.etag(q, t.Commit)
+	newer, older := "", ""
+	if head, ok := q.git.HEAD(); ok {
+		newer, older, err = q.git.Neighbours(head.Commit, t.Commit)
+	}
+	if err != nil && !errors.Is(err, gitread.ErrIndexing) {
+		return nil, err
+	}
+	etag, known := p.etag(q, t.Commit, newer, older)
 	if known {
 		return notModified(etag), nil
 	}
@@ -82,6 +82,12 @@ func (p *Pages) commit(q *Request, segments []string) (*Page, error) {
 		head: q.headOf(text.Line(subject, 80), t, nil), ID: t.Commit, Subject: subject, Body: text.Lines(c.Body(), maxMessage),
 		Author: signatureOf(c.Author), Signed: c.Signed, Merge: len(c.Parents) > 1,
 		Tree: template.URL(q.url("tree", t)), Patch: template.URL(q.Base + "/commit/" + t.Commit),
+	}
+	if newer != "" {
+		v.Newer = template.URL(q.Base + "/commit/" + newer)
+	}
+	if older != "" {
+		v.Older = template.URL(q.Base + "/commit/" + older)
 	}
 	if who := signatureOf(c.Committer); who != v.Author {
 		v.Committer = &who
@@ -113,12 +119,13 @@ func (p *Pages) patch(q *Request, segments []string) (*File, error) {
 	}
 	id, plain := strings.CutSuffix(segments[0], ".diff")
 	id = strings.TrimSuffix(id, ".patch")
-	if !gitrepo.IsID(id) {
-		return nil, gitread.ErrNotFound
-	}
-	t, err := q.git.Commitish(id)
+	t, _, err := q.git.Resolve([]string{id})
 	if err != nil {
 		return nil, err
+	}
+	if t.Short || t.Ref != "" {
+		suffix := segments[0][len(id):]
+		return &File{Status: http.StatusFound, Location: q.Base + "/commit/" + t.Commit + suffix}, nil
 	}
 	etag, known := p.etag(q, t.Commit)
 	if known {

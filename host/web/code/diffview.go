@@ -33,6 +33,7 @@ type fileView struct {
 	Open    bool
 	Rows    template.HTML
 	URL     template.URL // of the file afterwards; "" if it has gone
+	Before  template.URL // of a file that has gone
 }
 
 // openLines is how many lines of a diff are unfolded.
@@ -41,7 +42,7 @@ const openLines = 3000
 // statuses are the words for what happened to a file.
 var statuses = map[byte]string{'A': "added", 'D': "deleted", 'M': "changed", 'R': "renamed", 'C': "copied", 'T': "changed its type"}
 
-// diffView returns a diff as a page shows it.
+// diffView returns a diff between two commits as a page shows it. From is zero for an empty tree.
 func (q *Request) diffView(d *gitread.Diff, from, to gitread.Target) diffView {
 	v := diffView{Count: d.Count, Added: d.Added, Removed: d.Removed, Cut: d.Cut, NoLines: d.NoLines, Hidden: d.Count - len(d.Files)}
 	lines := 0
@@ -60,6 +61,9 @@ func (q *Request) diffView(d *gitread.Diff, from, to gitread.Target) diffView {
 		}
 		if f.New != "" && f.NewMode != gitread.ModeCommit {
 			one.URL = template.URL(q.url("blob", to, strings.Split(f.New, "/")...))
+		}
+		if f.New == "" && f.OldMode != gitread.ModeCommit {
+			one.Before = template.URL(q.url("blob", from, strings.Split(f.Old, "/")...))
 		}
 		for _, h := range f.Hunks {
 			lines += len(h.Lines)
@@ -81,7 +85,7 @@ func appendHunks(b []byte, f *gitread.FileDiff) []byte {
 		b = append(b, " +"...)
 		b = strconv.AppendInt(b, int64(h.NewStart), 10)
 		b = append(b, ' ')
-		b = appendCode(b, cutLine(h.Section, 200))
+		b = appendCode(b, cutLine(withoutCR(h.Section), 200))
 		b = append(b, "</td></tr>\n"...)
 		before, after := h.OldStart, h.NewStart
 		for i := 0; i < len(h.Lines); {
@@ -95,25 +99,25 @@ func appendHunks(b []byte, f *gitread.FileDiff) []byte {
 					b = append(b, `<tr class="h"><td colspan="3">No line break at the end of the file</td></tr>`+"\n"...)
 					continue
 				}
-				b = appendRow(b, "", before, after, l.Text, 0, 0)
+				b = appendRow(b, "", before, after, withoutCR(l.Text), 0, 0)
 				before++
 				after++
 				continue
 			}
 			for j := range removed {
-				prefix, suffix := 0, 0
+				line, prefix, suffix := withoutCR(h.Lines[i+j].Text), 0, 0
 				if removed == added {
-					prefix, suffix = common(h.Lines[i+j].Text, h.Lines[i+removed+j].Text)
+					line, prefix, suffix = compareLine(h.Lines[i+j].Text, h.Lines[i+removed+j].Text)
 				}
-				b = appendRow(b, "d", before, 0, h.Lines[i+j].Text, prefix, suffix)
+				b = appendRow(b, "d", before, 0, line, prefix, suffix)
 				before++
 			}
 			for j := range added {
-				prefix, suffix := 0, 0
+				line, prefix, suffix := withoutCR(h.Lines[i+removed+j].Text), 0, 0
 				if removed == added {
-					prefix, suffix = common(h.Lines[i+removed+j].Text, h.Lines[i+j].Text)
+					line, prefix, suffix = compareLine(h.Lines[i+removed+j].Text, h.Lines[i+j].Text)
 				}
-				b = appendRow(b, "a", 0, after, h.Lines[i+removed+j].Text, prefix, suffix)
+				b = appendRow(b, "a", 0, after, line, prefix, suffix)
 				after++
 			}
 			i += removed + added
@@ -130,6 +134,19 @@ func runOf(lines []gitread.DiffLine, kind byte) int {
 		}
 	}
 	return len(lines)
+}
+
+// withoutCR returns a line without the end that files of Windows have.
+func withoutCR(line string) string { return strings.TrimSuffix(line, "\r") }
+
+// compareLine returns a line as it is shown in the place of another, and which part of it differs. The
+// end of a Windows line is shown if nothing else differs.
+func compareLine(line, other string) (shown string, prefix, suffix int) {
+	if line, other := withoutCR(line), withoutCR(other); line != other {
+		prefix, suffix = common(line, other)
+		return line, prefix, suffix
+	}
+	return line, 0, 0
 }
 
 // common returns how many bytes at the start and at the end of a line are the same in another. It is
@@ -170,7 +187,7 @@ func appendRow(b []byte, class string, before, after int, line string, prefix, s
 	b = append(b, `</td><td class="t">`...)
 	if shown := cutLine(line, maxLine); shown != line {
 		b = appendCode(b, shown)
-		b = append(b, `<span class="u">…</span>`...)
+		b = append(b, cutMark...)
 	} else if prefix == 0 && suffix == 0 {
 		b = appendCode(b, line)
 	} else {
@@ -187,7 +204,6 @@ func appendRow(b []byte, class string, before, after int, line string, prefix, s
 
 // cutLine returns at most limit bytes of a line.
 func cutLine(line string, limit int) string {
-	line = strings.TrimSuffix(line, "\r")
 	if len(line) > limit {
 		return line[:limit]
 	}

@@ -70,6 +70,8 @@ func appendCode(b []byte, s string) []byte {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			b = fmt.Appendf(b, `<span class="u">\x%02x</span>`, c)
+		case r == '\u3000': // the blank of Chinese and Japanese texts, which is as wide as a letter
+			b = append(b, s[i:i+size]...)
 		case r == '\ufffd', unicode.IsControl(r), text.Invisible(r), unicode.IsSpace(r):
 			b = fmt.Appendf(b, `<span class="u">U+%04X</span>`, r)
 		default:

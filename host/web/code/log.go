@@ -22,15 +22,11 @@ const (
 // logPage is what the page of a log shows.
 type logPage struct {
 	head
-	Days    []day
-	From    int    // position of the first commit
-	Count   int    // of all commits; 0 if it is not known
-	Path    string // for the eye; "" for the log of all
-	Newer   template.URL
-	Older   template.URL
-	Feed    template.URL
-	NoMore  bool
-	AtFiles template.URL
+	Days  []day
+	Count int    // of all commits; 0 if it is not known
+	Path  string // for the eye; "" for the log of all
+	Newer template.URL
+	Older template.URL
 }
 
 // day is the commits of one day of a log.
@@ -64,7 +60,7 @@ func (p *Pages) log(q *Request, segments []string) (*Page, error) {
 	if t.Ref == "" {
 		title = "Commits up to " + text.ShortID(t.Commit)
 	}
-	v := &logPage{head: q.headOf(title, t, at), From: from}
+	v := &logPage{head: q.headOf(title, t, at)}
 	if from > 0 {
 		v.Robots = "noindex, nofollow"
 	}
@@ -104,7 +100,7 @@ func (p *Pages) log(q *Request, segments []string) (*Page, error) {
 	return &Page{Status: http.StatusOK, Template: "code-log", Content: v, ETag: etag}, nil
 }
 
-// days returns commits by the day that their committers name, in the order of the log.
+// days returns commits by the day on which they were committed, in UTC and in the order of the log.
 func (q *Request) days(ids []string) (list []day, err error) {
 	for _, id := range ids {
 		c, err := q.git.Commit(id)

@@ -144,9 +144,10 @@ func (q *Request) document(ctx context.Context, t gitread.Target, name, content 
 	if !IsMarkdown(name) {
 		return markdown.Plain(content)
 	}
+	// A query such as ?raw=true is for other servers.
 	below := func(verb, destination string) string {
 		u, err := url.Parse(destination)
-		if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Path == "" || u.RawQuery != "" {
+		if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || u.Path == "" {
 			return ""
 		}
 		at := strings.TrimPrefix(path.Clean("/"+u.Path), "/")

@@ -9,7 +9,8 @@
 //  2. What a file says is never served as a page: see [File].
 //  3. A page costs a bounded amount of work, whatever the repository holds. It shows a part, and
 //     says so, or refuses.
-//  4. The answer for an id of a commit is the same as long as the refs reach it.
+//  4. The answer for an id of a commit is the same as long as the refs reach it, but for links to the
+//     commits around it.
 package code
 
 import (
@@ -196,7 +197,11 @@ func (p *Pages) Page(ctx context.Context, q *Request) (*Page, error) {
 			return nil, err
 		}
 		defer q.git.Close()
-		return v.page(p, q, segments)
+		page, err := v.page(p, q, segments)
+		if query := q.HTTP.URL.RawQuery; err == nil && page.Location != "" && query != "" {
+			page.Location += "?" + query
+		}
+		return page, err
 	}
 	return nil, gitread.ErrNotFound
 }
@@ -270,6 +275,7 @@ type head struct {
 	Crumbs    []crumb
 	Permalink template.URL // "" if the page is at the id of a commit
 	Robots    string       // "" for a page that may be indexed
+	Feed      template.URL // "" if there is none of what the page shows
 }
 
 // ref is the branch, tag or commit that a page shows.

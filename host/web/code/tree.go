@@ -2,8 +2,10 @@ package code
 
 import (
 	"bytes"
+	"errors"
 	"html/template"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -60,6 +62,9 @@ func (p *Pages) tree(q *Request, segments []string) (*Page, error) {
 		return redirect(q.url("tree", t, at...)), nil
 	}
 	root, err := q.git.RootTree(t)
+	if errors.Is(err, gitread.ErrNotFound) && t.Ref != "" && len(at) == 0 {
+		return redirect(q.Base + "/refs"), nil // a tag of a file, or of a folder
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +215,22 @@ func (q *Request) changeOf(c *gitread.Commit) *change {
 	}
 }
 
+// absolute returns the clone URL of a submodule. It may be relative to that of the repository.
+func (q *Request) absolute(to string) string {
+	if !strings.HasPrefix(to, "./") && !strings.HasPrefix(to, "../") {
+		return to
+	}
+	base, err := url.Parse(q.Clone + "/")
+	if err != nil {
+		return to
+	}
+	full, err := base.Parse(to)
+	if err != nil {
+		return to
+	}
+	return full.String()
+}
+
 // maxModules bounds the file .gitmodules that is read.
 const maxModules = 64 << 10
 
@@ -239,7 +260,7 @@ func (q *Request) submodules(root string) (map[string]string, error) {
 			to = strings.Trim(strings.TrimSpace(value), `"`)
 		}
 		if at != "" && to != "" {
-			urls[path.Clean(at)] = to
+			urls[path.Clean(at)] = q.absolute(to)
 		}
 	}
 	return urls, nil
