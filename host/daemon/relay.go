@@ -178,7 +178,8 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Hunt:        searchOf(hunter),
 		Moderation:  core.Moderation,
 		Proxies:     d.cfg.Proxies,
-		Client:      func(r *http.Request) bound.Holder { return core.Users.Holder(d.client(r).Addr, nil) },
+		Client:      func(r *http.Request) bound.Holder { return core.Users.Holder(d.client(r).Addr, provenBy(r)) },
+		SignedIn:    signedIn,
 		Log:         d.log,
 	}, web.Deps{Facts: publicFacts{core.Store}, Git: publicGit{repositories, core.Audiences}, Code: reader})
 }

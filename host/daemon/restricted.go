@@ -36,6 +36,22 @@ const (
 // gitReaderKey is the key of a context that says who reads over git.
 type gitReaderKey struct{}
 
+// provenBy returns the keys that a request below authPrefix has proven.
+func provenBy(r *http.Request) []host.PubKey {
+	if reader, _ := r.Context().Value(gitReaderKey{}).(*host.Reader); reader != nil {
+		return reader.Keys
+	}
+	return nil
+}
+
+// signedIn returns authPrefix for a request that was below it, and "" for others.
+func signedIn(r *http.Request) string {
+	if len(provenBy(r)) == 0 {
+		return ""
+	}
+	return authPrefix
+}
+
 // visibleGit finds the repositories that the reader of the context may see.
 type visibleGit struct {
 	*repos.Reconciler

@@ -71,6 +71,9 @@ func TestAuthGit(t *testing.T) {
 		if reader == nil || len(reader.Keys) != 1 || reader.Keys[0] != (host.PubKey{7}) {
 			t.Errorf("%s: read by %+v", tt.name, reader)
 		}
+		if keys := provenBy(got); signedIn(got) != "/auth" || len(keys) != 1 || keys[0] != (host.PubKey{7}) {
+			t.Errorf("%s: pages take it for %q with the keys %v", tt.name, signedIn(got), keys)
+		}
 		if want := tt.path[len("/auth"):]; got.URL.EscapedPath() != want || got.Header.Get("Authorization") != "" {
 			t.Errorf("%s: path %s, want %s; credentials %q", tt.name, got.URL.EscapedPath(), want, got.Header.Get("Authorization"))
 		}
@@ -85,6 +88,8 @@ func TestAuthGit(t *testing.T) {
 	got = nil
 	if h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/"+npub+"/lib.git/info/refs", nil)); got == nil {
 		t.Error("a public path is not passed on")
+	} else if signedIn(got) != "" || provenBy(got) != nil {
+		t.Error("a public path is one of somebody who has signed in")
 	}
 }
 

@@ -1,7 +1,6 @@
 package gitread
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -127,25 +125,13 @@ func (r *Repository) archiveName(commit, folder string) string {
 // measure fails with ErrTooLarge if the files of a commit are too many or too large for an archive.
 func (r *Repository) measure(t *gitrepo.Task, commit string) error {
 	files, bytes := 0, int64(0)
-	err := r.runIn(t, gitrepo.Command{Args: []string{"ls-tree", "-r", "-l", "-z", commit}, CPU: pageCPU, Output: 64 << 20}, func(out io.Reader) error {
-		in := bufio.NewReader(out)
-		for {
-			row, err := in.ReadString(0)
-			if err != nil {
-				return nil
-			}
-			head, _, _ := strings.Cut(row, "\t")
-			if fields := strings.Fields(head); len(fields) == 4 {
-				n, _ := strconv.ParseInt(fields[3], 10, 64) // a submodule has none
-				files++
-				bytes += n
-			}
-			if files > maxArchiveFiles || bytes > maxArchive {
-				return fmt.Errorf("an archive of more than %d MiB or %d files is %w", maxArchive>>20, maxArchiveFiles, ErrTooLarge)
-			}
+	return r.eachFile(t, commit, 64<<20, func(_ string, size int64) error {
+		files++
+		if bytes += size; files > maxArchiveFiles || bytes > maxArchive {
+			return fmt.Errorf("an archive of more than %d MiB or %d files is %w", maxArchive>>20, maxArchiveFiles, ErrTooLarge)
 		}
+		return nil
 	})
-	return err
 }
 
 // openArchives empties the folder of archives, "" for none.

@@ -3,16 +3,12 @@ package gitread
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"path"
 	"strings"
 	"sync"
-	"time"
 
-	"talon/host/bound"
-	"talon/host/gitrepo"
 	"talon/internal/recent"
 )
 
@@ -30,9 +26,6 @@ const (
 	// changeBytes is the size of the changes that are kept; twice as much for those used last.
 	changeBytes = 24 << 20
 
-	// changeTime bounds the walk over the history for one folder.
-	changeTime = 20 * time.Second
-
 	// quickWork bounds what a request itself does, about 100 ms, before it leaves the rest to the
 	// background. The work is that of a walker.
 	quickWork = 16 << 20
@@ -43,16 +36,15 @@ const (
 	costOfCompare = 16 << 10
 	allWork       = math.MaxInt
 
-	// maxWalking is how many folders wait for their last changes.
-	maxWalking = 64
+	// maxFolders is how many folders of a repository are remembered as those looked at last.
+	maxFolders = 16
 )
 
 // changes keeps the last changes of folders. It is safe for concurrent use.
 type changes struct {
-	mu      sync.Mutex // guards the fields below
-	kept    recent.Map[changeKey, Changes]
-	newest  recent.Map[string, changeKey] // the key that was made last of a folder of a repository
-	walking map[changeKey]bool            // in the background
+	mu     sync.Mutex // guards the fields below
+	kept   recent.Map[changeKey, Changes]
+	newest recent.Map[string, []changeKey] // by repository: those made last, one of each folder, the latest first
 }
 
 // changeKey names a folder as a commit has it. The last changes follow from both: two commits with
@@ -61,7 +53,7 @@ type changeKey struct{ commit, folder string }
 
 func newChanges() *changes {
 	return &changes{
-		kept: recent.Map[changeKey, Changes]{Size: changeBytes}, newest: recent.Map[string, changeKey]{Size: 1000}, walking: make(map[changeKey]bool),
+		kept: recent.Map[changeKey, Changes]{Size: changeBytes}, newest: recent.Map[string, []changeKey]{Size: 1000},
 	}
 }
 
@@ -81,18 +73,39 @@ func (c *changes) put(key changeKey, repo string, found Changes) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept.Add(key, found, found.cost())
-	c.newest.Add(repo+"\x00"+key.folder, key, 1)
+	before, _, _ := c.newest.Get(repo)
+	list := append(make([]changeKey, 0, maxFolders), key)
+	for _, other := range before {
+		if other.folder != key.folder && len(list) < maxFolders {
+			list = append(list, other)
+		}
+	}
+	c.newest.Add(repo, list, 1)
 }
 
 // before returns the changes of the folder that were made last, of whatever commit.
 func (c *changes) before(repo, folder string) (key changeKey, found Changes) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key, _, ok := c.newest.Get(repo + "\x00" + folder)
-	if ok {
-		found, _, _ = c.kept.Get(key)
+	list, _, _ := c.newest.Get(repo)
+	for _, key := range list {
+		if key.folder == folder {
+			found, _, _ = c.kept.Get(key)
+			return key, found
+		}
 	}
-	return key, found
+	return key, nil
+}
+
+// folders returns folders of a repository whose changes were made last, at most a number.
+func (c *changes) folders(repo string, maximum int) (folders []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list, _, _ := c.newest.Get(repo)
+	for _, key := range list[:min(len(list), maximum)] {
+		folders = append(folders, key.folder)
+	}
+	return folders
 }
 
 // cost is about how much memory changes take.
@@ -121,7 +134,7 @@ func (r *Repository) LastChanges(commit string, folder []string) (Changes, error
 		return nil, err
 	}
 	if !done {
-		r.reader.walkLater(r, key, folder)
+		r.reader.later(r.repo, r.by, "changes "+commit+" "+key.folder, func(later *Repository) error { return later.findChanges(commit, key.folder) })
 		return nil, nil
 	}
 	return r.finish(w)
@@ -137,51 +150,24 @@ func (r *Repository) finish(w *walker) (Changes, error) {
 	return found, nil
 }
 
-// walkLater goes on in the background. One folder is looked at at a time, of all repositories.
-func (r *Reader) walkLater(repository *Repository, key changeKey, folder []string) {
-	r.changes.mu.Lock()
-	defer r.changes.mu.Unlock()
-	if r.changes.walking[key] || len(r.changes.walking) >= maxWalking {
-		return
+// findChanges finds the last changes of a folder, if they are not known.
+func (r *Repository) findChanges(commit, folder string) error {
+	key := changeKey{commit, folder}
+	if _, ok := r.reader.changes.get(key); ok {
+		return nil
 	}
-	r.changes.walking[key] = true
-	repo, by := repository.repo, repository.by
-	go func() {
-		defer func() {
-			r.changes.mu.Lock()
-			defer r.changes.mu.Unlock()
-			delete(r.changes.walking, key)
-		}()
-		err := r.panics.Run(func() error { return r.walkNow(repo, by, key, folder) })
-		if err != nil && !errors.Is(err, bound.ErrFull) && !errors.Is(err, bound.ErrShare) {
-			r.log.Error("look for the last changes of a folder", "repository", repo.Dir(), "commit", key.commit, "folder", key.folder, "err", err)
-		}
-	}()
-}
-
-// walkNow looks for the last changes of a folder when it has its turn.
-func (r *Reader) walkNow(repo *gitrepo.Repo, by bound.Holder, key changeKey, folder []string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), maxWalking*changeTime)
-	defer cancel()
-	if err := r.costly.Acquire(ctx, by); err != nil {
-		return err
+	var path []string
+	if folder != "" {
+		path = strings.Split(folder, "/")
 	}
-	defer r.costly.Release()
-	ctx, end := context.WithTimeout(ctx, changeTime)
-	defer end()
-	later, err := r.Open(ctx, repo, by)
-	if err != nil {
-		return err
-	}
-	defer later.Close()
-	w, err := later.newWalker(key, folder)
+	w, err := r.newWalker(key, path)
 	if err != nil || w == nil {
 		return err
 	}
 	if _, err := w.walk(allWork); err != nil {
 		return err
 	}
-	_, err = later.finish(w)
+	_, err = r.finish(w)
 	return err
 }
 

@@ -2,9 +2,12 @@ package gitread
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"talon/host/gitrepo"
 )
 
 // Signature is a name, an address and a time, as a commit or a tag states them.
@@ -49,6 +52,18 @@ func (r *Repository) Commit(id string) (*Commit, error) {
 		}
 		return parseCommit(id, content), len(content), nil
 	})
+}
+
+// Holds reports whether the objects of the repository have a commit, whether its refs reach it or not.
+func (r *Repository) Holds(commit string) (bool, error) {
+	if err := r.openObjects(); err != nil {
+		return false, err
+	}
+	kind, _, err := r.objects.Info(commit)
+	if errors.Is(err, gitrepo.ErrNoObject) {
+		return false, nil
+	}
+	return kind == "commit", err
 }
 
 // parseCommit reads a commit as far as it is well formed: pages show damaged ones too.

@@ -166,6 +166,18 @@ func generate(t testing.TB, dir string, n int, seed uint64) {
 	testkit.Git(t, dir, "-c", "alias.feed=!f() { git fast-import --quiet --force < \"$1\"; }; f", "feed", file)
 }
 
+// writeFile writes a file of a work tree.
+func writeFile(t testing.TB, dir, name, content string) {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func quote(name string) string {
 	var b strings.Builder
 	b.WriteByte('"')

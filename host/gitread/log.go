@@ -54,6 +54,31 @@ func (r *Repository) Neighbours(tip, commit string) (newer, older string, err er
 	return newer, older, nil
 }
 
+// AuthorLog is Log for the commits whose author has a text in the name or the address, in any case. It
+// returns whether there are more. Git reads each commit for it. REQUIRES: the refs of the repository
+// reach the tip.
+func (r *Repository) AuthorLog(tip, author string, from, limit int) (ids []string, more bool, err error) {
+	if author == "" || len(author) > 200 || strings.ContainsAny(author, "\n\x00") {
+		return nil, false, fmt.Errorf("%w: commits of %.100q", ErrNotFound, author)
+	}
+	release, err := r.costly()
+	if err != nil {
+		return nil, false, err
+	}
+	defer release()
+	args := []string{
+		"rev-list", "--fixed-strings", "--regexp-ignore-case", "--author=" + author, "--max-count=" + strconv.Itoa(limit+1), "--skip=" + strconv.Itoa(from), tip,
+	}
+	err = r.run(gitrepo.Command{Args: args, CPU: costlyCPU, Output: 1 << 20}, func(out io.Reader) error {
+		ids, err = readIDs(out)
+		return err
+	})
+	if len(ids) > limit {
+		return ids[:limit], true, err
+	}
+	return ids, false, err
+}
+
 // PathLog returns the ids of the commits that changed a path, in the order of git log, from a
 // position on, and whether there are more. REQUIRES: the refs of the repository reach the tip.
 func (r *Repository) PathLog(tip string, path []string, from, limit int) (ids []string, more bool, err error) {

@@ -62,11 +62,14 @@ type Reader struct {
 	indexer   *indexer
 	changes   *changes
 
-	mu     sync.Mutex // guards the fields below
-	trees  recent.Map[string, []Entry]
-	sizes  recent.Map[sizesKey, map[string]int64]
-	diffs  recent.Map[string, *Diff]
-	blames recent.Map[string, []BlameLine]
+	background background
+
+	mu      sync.Mutex // guards the fields below
+	trees   recent.Map[string, []Entry]
+	sizes   recent.Map[sizesKey, map[string]int64]
+	diffs   recent.Map[string, *Diff]
+	blames  recent.Map[string, []BlameLine]
+	tallies recent.Map[string, map[string]int64] // by tree
 
 	commits *notes[Commit]
 	tags    *notes[Tag]
@@ -107,6 +110,7 @@ func Open(o Options) (*Reader, error) {
 		trees:   recent.Map[string, []Entry]{Size: treeBytes},
 		blames:  recent.Map[string, []BlameLine]{Size: blameBytes},
 		diffs:   recent.Map[string, *Diff]{Size: diffBytes},
+		tallies: recent.Map[string, map[string]int64]{Size: tallyBytes},
 		sizes:   recent.Map[sizesKey, map[string]int64]{Size: treeBytes},
 		commits: newNotes[Commit](), tags: newNotes[Tag](),
 	}, nil

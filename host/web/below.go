@@ -75,6 +75,8 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 	case err == nil:
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
+	case errors.Is(err, code.ErrSignIn):
+		h.answer(w, r, http.StatusForbidden, "message", signIn)
 	case errors.Is(err, gitread.ErrNotFound):
 		h.answer(w, r, http.StatusNotFound, "message", notInRepository)
 	case ctx.Err() != nil, code.IsBusy(err):
@@ -108,12 +110,18 @@ func (h *Handler) codeRequest(ctx context.Context, r *http.Request, at below) (*
 	if repo == nil {
 		return nil, gitread.ErrNotFound
 	}
+	h.viewed.add(address(at.repo))
 	t, err := h.texts(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	q, o := h.codeOf(r, repo, at.repo, a.stored.Name), t.options(1)
 	q.Href, q.Mention, q.Rest = o.Href, o.Mention, at.rest
+	q.Fork = func(ctx context.Context, npub string) (*code.Request, error) { return h.fork(ctx, r, at.repo, npub) }
+	q.Forks = func(ctx context.Context) ([]code.Fork, error) { return h.forks(ctx, r, at.repo) }
+	if prefix := h.cfg.SignedIn(r); prefix != "" {
+		q.SignedIn, q.Base = true, prefix+at.repo.Path()
+	}
 	return q, nil
 }
 
@@ -132,7 +140,7 @@ func (h *Handler) sendCode(ctx context.Context, w http.ResponseWriter, r *http.R
 	switch {
 	case page.Location != "":
 		to.Set("Location", page.Location)
-		to.Set("Cache-Control", "public, no-cache")
+		code.SetCache(to, "public, no-cache")
 		w.WriteHeader(page.Status)
 		return nil
 	case page.Status == http.StatusNotModified:
@@ -192,6 +200,11 @@ var (
 		"Not in this repository",
 		"There is no repository under this address, or it has no such file, branch, tag or commit.",
 		"Check the address. A branch or a file may have been renamed or removed since somebody linked to it.",
+	}
+	signIn = message{
+		"For people who have signed in",
+		"The commits of one author cost this service much work.",
+		"Sign in with a nostr key: see the guide to pages of code. Or clone the repository and run git log.",
 	}
 	indexing = message{
 		"Not indexed yet",

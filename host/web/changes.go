@@ -80,6 +80,7 @@ func (h *Handler) Publish(events []host.Published) {
 	for i := range events {
 		if events[i].Seq > 0 {
 			h.changes.add(events[i].Event)
+			h.prepareAfter(events[i].Event)
 		}
 	}
 }

@@ -5,9 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"talon/host"
+	"talon/host/gitread"
+	"talon/host/gitrepo"
 	"talon/host/moderation"
 	"talon/internal/testkit"
+	"talon/sdk/grasp"
 )
 
 // leadsTo asks that a path redirects to another.
@@ -164,5 +169,182 @@ func TestModerationNumber(t *testing.T) {
 	row(3, moderation.Unhide, "nest")
 	if got := w.raw(path); got.Code != 200 || got.Header().Get("ETag") == before {
 		t.Errorf("shown again: %d with the ETag %s as before", got.Code, before)
+	}
+}
+
+// fork makes repositories of several owners that share objects, each with the branches of a work tree.
+func (w *world) fork(t *testing.T, identifier, workTree string, branches map[string][]string) {
+	t.Helper()
+	git, err := gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := gitrepo.Open(git, t.TempDir()+"/git")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(root.Close)
+	for who, list := range branches {
+		name, err := gitrepo.ParseName(npub(who), identifier)
+		if err != nil {
+			t.Fatal(err)
+		}
+		repo := root.Repo(name)
+		unlock, err := repo.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := repo.Init(t.Context(), gitrepo.SHA1); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Git(t, workTree, append([]string{"push", "-q", repo.Dir()}, list...)...)
+		testkit.Git(t, repo.Dir(), "symbolic-ref", "HEAD", "refs/heads/main")
+		if err := repo.Share(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		unlock()
+		e := announce(who, identifier)
+		w.host(w.publish(e))
+		address, _ := e.Address()
+		on := w.repos[address]
+		on.git = repo
+		w.repos[address] = on
+	}
+}
+
+// TestCompareForks compares branches of two owners. A repository that is not served takes no part.
+func TestCompareForks(t *testing.T) {
+	log := new(moderation.Log)
+	w := newWorld(t, func(c *Config) { c.Moderation = log })
+	dir := workTree(t, map[string]string{"a": "one\n", "gone": "x\n"})
+	testkit.Git(t, dir, "checkout", "-q", "-b", "topic")
+	testkit.Git(t, dir, "rm", "-q", "gone")
+	write(t, dir+"/a", "one\ntwo\n")
+	testkit.Git(t, dir, "commit", "-qam", "Two more")
+	w.fork(t, "nest", dir, map[string][]string{"owl": {"main"}, "jay": {"main", "topic"}, "crow": {"main"}})
+	w.serveCodeOf("other", workTree(t, map[string]string{"b": "b\n"}))
+	owl, jay, topic := "/"+npub("owl")+"/nest", "/"+npub("jay")+"/nest", testkit.Git(t, dir, "rev-parse", "topic")
+
+	path := owl + "/compare/main..." + npub("jay") + ":topic"
+	page := w.get(path).status(t, 200)
+	page.has(t, "1 commit", "Two more", "2 files changed", "two")
+	page.tame(t)
+	for _, href := range page.hrefs() {
+		if strings.HasPrefix(href, "/npub") && w.raw(href).Code >= 400 {
+			t.Errorf("a link to %s", href)
+		}
+	}
+	if !slices.Contains(page.hrefs(), jay+"/commit/"+topic) {
+		t.Errorf("links: %v", page.hrefs())
+	}
+	w.get(jay+"/compare/"+npub("owl")+":main...topic").status(t, 200).has(t, "Two more")
+	w.get(jay+"/compare/topic..."+npub("owl")+":main").status(t, 200).has(t, "No commits")
+	w.leadsTo(t, owl+"/compare/main..."+npub("jay")+":"+topic[:9], owl+"/compare/main..."+npub("jay")+":"+topic)
+	w.get(owl+"/commit/"+topic).status(t, 404)
+	for _, b := range []string{"topic", topic, npub("crow") + ":topic", npub("crow") + ":" + topic, npub("wren") + ":main", "npub1x:main", ":main", npub("jay") + ":topic/a"} {
+		w.get(owl+"/compare/main..."+b).status(t, 404)
+	}
+	refs := w.get(owl+"/refs").status(t, 200)
+	refs.has(t, "Repositories of this name by others")
+	if !slices.Contains(refs.hrefs(), owl+"/compare/main..."+npub("jay")+":HEAD") || !slices.Contains(refs.hrefs(), jay) {
+		t.Errorf("links: %v", refs.hrefs())
+	}
+	w.get("/"+npub("owl")+"/other/refs").status(t, 200).hasNot(t, "by others")
+
+	target, err := moderation.RepositoryTarget(key("jay"), "nest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Apply([]moderation.Row{{Number: 1, At: now, Action: moderation.Hide, Target: target}})
+	w.get(path).status(t, 404)
+	if refs := w.get(owl + "/refs"); slices.Contains(refs.hrefs(), jay) {
+		t.Errorf("links to a hidden repository: %v", refs.hrefs())
+	}
+}
+
+// TestAuthorLog shows the commits of an author to people who have signed in. The links on their pages
+// keep them signed in, and caches do not keep the pages.
+func TestAuthorLog(t *testing.T) {
+	w := newWorld(t, func(c *Config) {
+		c.SignedIn = func(r *http.Request) string { return r.Header.Get("Test-Prefix") }
+	})
+	dir := workTree(t, map[string]string{"a": "1\n"})
+	for i := range 60 {
+		testkit.Git(t, dir, "commit", "-q", "--allow-empty", "--author", "Wren [x] <wren@example.com>", "-m", "Number "+itoa(i))
+	}
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest"
+	w.get(base+"/log/main?author=wren").status(t, http.StatusForbidden).has(t, "signed in")
+	w.get(base+"/log/main").status(t, 200).hasNot(t, "Filter")
+	in := func(r *http.Request) {
+		r.Header.Set("Test-Prefix", "/auth")
+	}
+	all := w.get(base+"/log/main", in).status(t, 200)
+	all.has(t, "Filter", "Number 59")
+	page := w.get(base+"/log/main?author=wREN+%5Bx", in).status(t, 200)
+	page.has(t, "Number 59", "Number 10")
+	page.hasNot(t, "Number 9 ", "The files")
+	next := ""
+	for _, href := range page.hrefs() {
+		if strings.Contains(href, "from=50") {
+			next = href
+		}
+		if strings.HasPrefix(href, base) {
+			t.Errorf("a link to %s, where nobody is signed in", href)
+		}
+	}
+	rest, ok := strings.CutPrefix(next, "/auth")
+	if !ok {
+		t.Fatalf("links: %v", page.hrefs())
+	}
+	older := w.get(rest, in).status(t, 200)
+	older.has(t, "Number 9", "Number 0", "Newer")
+	older.hasNot(t, "The files", "Older")
+	w.get(base+"/log/main?author=nobody+here", in).status(t, 200).has(t, "no commits here")
+}
+
+// TestLanguages says what the code of a repository is written in.
+func TestLanguages(t *testing.T) {
+	w := newWorld(t)
+	w.serveCodeOf("nest", workTree(t, map[string]string{
+		"main.go": strings.Repeat("x", 700), "a.ts": strings.Repeat("x", 295), "b.tf": "12345", "data.json": strings.Repeat("1", 9000), "vendor/x/y.c": strings.Repeat("x", 9000), "README.md": strings.Repeat("x", 900),
+	}))
+	path := "/" + npub("owl") + "/nest"
+	for range 10_000 { // it is counted in the background
+		if strings.Contains(w.get(path).status(t, 200).text, "Languages") {
+			break
+		}
+		w.cache = newCache()
+		time.Sleep(time.Millisecond)
+	}
+	w.get(path).has(t, "Languages Go 70 %, TypeScript 30 %, Terraform 1 %")
+}
+
+// TestPrepareAfterPush prepares pages of repositories that somebody looked at, when a state is
+// published that has them in its identifier.
+func TestPrepareAfterPush(t *testing.T) {
+	w := newWorld(t)
+	dir := workTree(t, map[string]string{"a": "1\n"})
+	w.serveCodeOf("nest", dir)
+	var prepared []string
+	w.prepare = func(name string, find gitread.Finder) {
+		repo, err := find(t.Context())
+		if err != nil || repo == nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		prepared = append(prepared, name)
+	}
+	publish := func(e *host.Event) { w.Handler.Publish([]host.Published{{Event: e, Seq: 1}}) }
+	state := event("owl", grasp.KindState, now, "", host.Tag{"d", "nest"}, host.Tag{"refs/heads/main", commit(1)})
+	publish(state)
+	if prepared != nil {
+		t.Errorf("prepared without a visitor: %v", prepared)
+	}
+	w.get("/"+npub("owl")+"/nest/tree/main").status(t, 200)
+	publish(event("owl", grasp.KindState, now, "", host.Tag{"d", "another"}, host.Tag{"refs/heads/main", commit(1)}))
+	publish(event("owl", grasp.KindIssue, now, "", a("owl", "nest")))
+	publish(state)
+	if len(prepared) != 1 || !strings.Contains(prepared[0], "nest") {
+		t.Errorf("prepared: %v", prepared)
 	}
 }

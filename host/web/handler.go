@@ -79,6 +79,8 @@ type Handler struct {
 	archives  *gitread.Reader // has archives on disk
 	cache     *cache
 	changes   *changes
+	viewed    *viewed
+	prepare   func(name string, find gitread.Finder) // prepares pages after a push
 }
 
 // page makes the content of a page. It returns the status, the name of the template
@@ -275,7 +277,7 @@ func (h *Handler) sendAs(w http.ResponseWriter, r *http.Request, status int, kin
 	if status >= http.StatusInternalServerError {
 		to.Set("Cache-Control", "no-store")
 	} else {
-		to.Set("Cache-Control", "public, no-cache")
+		code.SetCache(to, "public, no-cache")
 	}
 	if etag != "" {
 		to.Set("ETag", etag)
@@ -413,6 +415,10 @@ type Config struct {
 	// without an address.
 	Client func(*http.Request) bound.Holder
 
+	// SignedIn returns the prefix of the paths of a client that has proven a key, which the path of
+	// its request no longer has. It is "" for others. Nil: nobody signs in.
+	SignedIn func(*http.Request) (prefix string)
+
 	Log *slog.Logger
 	Now func() time.Time // nil means time.Now
 }
@@ -432,6 +438,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.SignedIn == nil {
+		c.SignedIn = func(*http.Request) string { return "" }
 	}
 	if c.Hunt == nil {
 		c.Hunt = func(string) (Hunt, bool) { return Hunt{}, false }
@@ -461,6 +470,7 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up pages for %q: %w", cfg.Service, err)
 	}
+	pages := code.New(code.Config{Reader: deps.Code, Log: cfg.Log, Now: cfg.Now, Local: localRepository(service)})
 	return &Handler{
 		cfg: cfg, service: service,
 		flow:      newFlow(cfg.Now),
@@ -468,7 +478,9 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 		git:       deps.Git,
 		templates: parseTemplates(),
 		archives:  deps.Code,
-		pages:     code.New(code.Config{Reader: deps.Code, Log: cfg.Log, Now: cfg.Now, Local: localRepository(service)}),
+		pages:     pages,
+		viewed:    newViewed(),
+		prepare:   pages.Fill,
 		cache:     newCache(),
 		changes:   newChanges(cfg.Now),
 		queue: bound.NewQueue(bound.Spec{

@@ -283,6 +283,7 @@ func (h *Handler) overview(ctx context.Context, r *http.Request, v *repository, 
 	q := h.codeOf(r, git, repo, about)
 	o := t.options(1)
 	q.Href, q.Mention = o.Href, o.Mention
+	h.viewed.add(address(repo))
 	v.Code, err = h.pages.Overview(ctx, q)
 	return h.withoutCode(r, err)
 }

@@ -77,8 +77,8 @@ func fitsChroma(content []byte, lines int) bool {
 
 // lexerName returns the name of the language of a file, "" if it is not known.
 func lexerName(l *language, name string) string {
-	if l.name != "" {
-		return l.name
+	if known := l.nameOf(name); known != "" {
+		return known
 	}
 	if lexer := lexers.Match(name); lexer != nil && lexer.Config().Name != "plaintext" {
 		return strings.TrimSpace(lexer.Config().Name)

@@ -42,7 +42,8 @@ const openLines = 3000
 // statuses are the words for what happened to a file.
 var statuses = map[byte]string{'A': "added", 'D': "deleted", 'M': "changed", 'R': "renamed", 'C': "copied", 'T': "changed its type"}
 
-// diffView returns a diff between two commits as a page shows it. From is zero for an empty tree.
+// diffView returns a diff between two commits as a page shows it. Links to files that
+// have gone lead to from, if it is not zero.
 func (q *Request) diffView(d *gitread.Diff, from, to gitread.Target) diffView {
 	v := diffView{Count: d.Count, Added: d.Added, Removed: d.Removed, Cut: d.Cut, NoLines: d.NoLines, Hidden: d.Count - len(d.Files)}
 	lines := 0
@@ -62,7 +63,7 @@ func (q *Request) diffView(d *gitread.Diff, from, to gitread.Target) diffView {
 		if f.New != "" && f.NewMode != gitread.ModeCommit {
 			one.URL = template.URL(q.url("blob", to, strings.Split(f.New, "/")...))
 		}
-		if f.New == "" && f.OldMode != gitread.ModeCommit {
+		if f.New == "" && from.Commit != "" && f.OldMode != gitread.ModeCommit {
 			one.Before = template.URL(q.url("blob", from, strings.Split(f.Old, "/")...))
 		}
 		for _, h := range f.Hunks {

@@ -132,6 +132,40 @@ var byName = map[string]*language{
 	"meson.build": langPython, "build.bazel": langPython, "workspace": langPython, ".vimrc": langVim,
 }
 
+// nameByExtension are the names of languages that are coloured as another one.
+var nameByExtension = map[string]string{
+	"ts": "TypeScript", "tsx": "TypeScript", "mts": "TypeScript", "cts": "TypeScript", "svelte": "Svelte", "vue": "Vue", "sol": "Solidity",
+	"tf": "Terraform", "hcl": "HCL", "v": "Verilog", "d": "D", "m": "Objective-C", "mm": "Objective-C++", "glsl": "GLSL", "cu": "CUDA",
+	"scss": "SCSS", "sass": "Sass", "less": "Less", "groovy": "Groovy", "gradle": "Groovy", "elm": "Elm", "el": "Emacs Lisp",
+	"clj": "Clojure", "cljs": "Clojure", "scm": "Scheme", "rkt": "Racket", "fish": "Fish", "wat": "WebAssembly",
+}
+
+// nameOf returns the name of the language of a file, "" if it is not known.
+func (l *language) nameOf(file string) string {
+	file = strings.ToLower(path.Base(file))
+	if name := nameByExtension[strings.TrimPrefix(path.Ext(file), ".")]; name != "" && byName[file] == nil {
+		return name
+	}
+	return l.name
+}
+
+// languageAt returns the language of a file as the page of a repository counts it. It is "" for data,
+// for texts, and for copies of other projects.
+func languageAt(file string) string {
+	for segment := range strings.SplitSeq(path.Dir(file), "/") {
+		switch segment {
+		case "vendor", "node_modules", "third_party", "third-party":
+			return ""
+		}
+	}
+	l := languageOf(path.Base(file), nil)
+	switch l {
+	case langTOML, langYAML, langINI, langJSON, langXML, langPatch, langMarkdown:
+		return ""
+	}
+	return l.nameOf(file)
+}
+
 // languageOf returns the language of a file by its name, or by its first line.
 func languageOf(name string, content []byte) *language {
 	name = strings.ToLower(name)

@@ -15,7 +15,7 @@ const (
 	// perPage is how many commits a page of a log has.
 	perPage = 50
 
-	// maxPathSkip is how far a log of a path goes back: git counts from the tip each time.
+	// maxPathSkip is how far a log of a path or of an author goes back: git counts from the tip each time.
 	maxPathSkip = 20_000
 )
 
@@ -27,6 +27,9 @@ type logPage struct {
 	Path  string // for the eye; "" for the log of all
 	Newer template.URL
 	Older template.URL
+
+	Search bool   // there is a field for an author
+	Author string // of these commits; "" for all
 }
 
 // day is the commits of one day of a log.
@@ -55,24 +58,30 @@ func (p *Pages) log(q *Request, segments []string) (*Page, error) {
 	if known {
 		return notModified(etag), nil
 	}
-	from := max(0, number(q.HTTP.URL.Query().Get("from")))
+	values := q.HTTP.URL.Query()
+	from, author := max(0, number(values.Get("from"))), strings.TrimSpace(values.Get("author"))
+	if author != "" && !q.SignedIn {
+		return nil, ErrSignIn
+	}
 	title := "Commits of " + fileName(t.Name())
 	if t.Ref == "" {
 		title = "Commits up to " + text.ShortID(t.Commit)
 	}
-	v := &logPage{head: q.headOf(title, t, at)}
-	if from > 0 {
+	v := &logPage{head: q.headOf(title, t, at), Search: q.SignedIn && len(at) == 0, Author: text.Line(author, maxPerson)}
+	if from > 0 || author != "" {
 		v.Robots = "noindex, nofollow"
 	}
 	var ids []string
 	more := false
-	if len(at) == 0 {
+	switch {
+	case len(at) == 0 && author == "":
 		ids, v.Count, err = q.git.Log(t.Commit, from, perPage)
 		more = from+len(ids) < v.Count
-	} else {
-		if from > maxPathSkip {
-			return nil, gitread.ErrNotFound
-		}
+	case from > maxPathSkip || len(at) > 0 && author != "":
+		return nil, gitread.ErrNotFound
+	case author != "":
+		ids, more, err = q.git.AuthorLog(t.Commit, author, from, perPage)
+	default:
 		v.Path = fileName(strings.Join(at, "/"))
 		v.Title = "History of " + v.Path
 		ids, more, err = q.git.PathLog(t.Commit, at, from, perPage)
@@ -89,10 +98,10 @@ func (p *Pages) log(q *Request, segments []string) (*Page, error) {
 	v.addCrumbs(q, t, at)
 	byID := gitread.Target{Commit: t.Commit}
 	if from > 0 {
-		v.Newer = template.URL(q.url("log", byID, at...) + query("from", max(0, from-perPage)))
+		v.Newer = template.URL(q.url("log", byID, at...) + query(author, max(0, from-perPage)))
 	}
 	if more {
-		v.Older = template.URL(q.url("log", byID, at...) + query("from", from+perPage))
+		v.Older = template.URL(q.url("log", byID, at...) + query(author, from+perPage))
 	}
 	if t.Ref != "" && len(at) == 0 {
 		v.Feed = template.URL(q.Base + "/log.atom/" + escapePath(q.git.NameOf(t)))
@@ -127,10 +136,17 @@ func number(s string) int {
 	return n
 }
 
-// query returns a query of one number, "" for 0.
-func query(name string, n int) string {
-	if n == 0 {
+// query returns the query of a page of a log.
+func query(author string, from int) string {
+	values := make(url.Values)
+	if author != "" {
+		values.Set("author", author)
+	}
+	if from > 0 {
+		values.Set("from", strconv.Itoa(from))
+	}
+	if len(values) == 0 {
 		return ""
 	}
-	return "?" + url.QueryEscape(name) + "=" + strconv.Itoa(n)
+	return "?" + values.Encode()
 }

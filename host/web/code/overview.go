@@ -1,6 +1,7 @@
 package code
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"html/template"
@@ -32,10 +33,39 @@ type Overview struct {
 	Licence string       // "" if no file says one
 	File    template.URL // that says it
 
+	Languages []Share // that most of the code is in; none if that is not known yet
+
 	ReadmeName string // "" if there is none
 	ReadmeURL  template.URL
 	Readme     template.HTML
 }
+
+// Share is a language and its part of the code.
+type Share struct {
+	Name    string
+	Percent int
+}
+
+// maxShares bounds the languages on the page of a repository.
+const maxShares = 6
+
+// sharesOf returns the languages with most bytes, without those below one percent.
+func sharesOf(sizes map[string]int64) (list []Share) {
+	sum := int64(0)
+	for _, size := range sizes {
+		sum += size
+	}
+	for name, size := range sizes {
+		if percent := int(float64(size)*100/float64(max(sum, 1)) + 0.5); percent > 0 {
+			list = append(list, Share{name, percent})
+		}
+	}
+	slices.SortFunc(list, func(a, b Share) int { return cmp.Or(b.Percent-a.Percent, strings.Compare(a.Name, b.Name)) })
+	return list[:min(len(list), maxShares)]
+}
+
+// Fill prepares the pages of a repository after a push, in the background. Name names the repository.
+func (p *Pages) Fill(name string, find gitread.Finder) { p.reader.Fill(name, find, languageAt) }
 
 // Overview returns the root folder of the default branch and the README in it. It returns nil for
 // a repository without a commit on that branch. Its errors are those of Page.
@@ -82,6 +112,11 @@ func (p *Pages) Overview(ctx context.Context, q *Request) (*Overview, error) {
 			v.Readme = q.document(ctx, t, e.Name, string(content))
 		}
 	}
+	sizes, err := q.git.Tally(t, languageAt)
+	if err != nil {
+		return nil, err
+	}
+	v.Languages = sharesOf(sizes)
 	if e := licenceOf(entries); e != nil {
 		content, err := q.git.Blob(e.ID, maxLicence)
 		if err != nil && !errors.Is(err, gitread.ErrTooLarge) {

@@ -121,8 +121,28 @@ type Request struct {
 	Href    func(destination string) string
 	Mention func(code string) (label, href string)
 
+	// Fork returns a request for the repository of the same identifier of another owner, if it may be
+	// seen. It fails with gitread.ErrNotFound. Nil: there are no others.
+	Fork func(ctx context.Context, npub string) (*Request, error)
+
+	// Forks returns the others that are here. Nil: there are none.
+	Forks func(ctx context.Context) ([]Fork, error)
+
+	// SignedIn says that the client has proven a key. It may have pages that cost more.
+	SignedIn bool
+
 	git *gitread.Repository
 }
+
+// Fork is the repository of the same identifier of another owner.
+type Fork struct {
+	Npub string
+	Name string // of the owner, for the eye
+	Path string // of the page of the repository
+}
+
+// ErrSignIn says that a page is for people who have signed in.
+var ErrSignIn = errors.New("this page is for people who have signed in")
 
 // Kind is a kind of answer.
 type Kind uint8

@@ -115,11 +115,18 @@ func disposition(name string) string {
 	return fmt.Sprintf(`attachment; filename="%s"; filename*=UTF-8''%s`, plain, url.PathEscape(strings.ToValidUTF8(name, "_")))
 }
 
+// SetCache says how caches may keep an answer, unless a handler in front has said it.
+func SetCache(to http.Header, rule string) {
+	if to.Get("Cache-Control") == "" {
+		to.Set("Cache-Control", rule)
+	}
+}
+
 // WriteHead writes the head of an answer.
 func (f *File) WriteHead(w http.ResponseWriter) {
 	to := w.Header()
 	to.Set("Content-Security-Policy", FilePolicy)
-	to.Set("Cache-Control", "public, no-cache")
+	SetCache(to, "public, no-cache")
 	if f.ETag != "" {
 		to.Set("ETag", f.ETag)
 	}

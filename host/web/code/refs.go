@@ -26,6 +26,14 @@ const shownRefs = 1000
 type refsPage struct {
 	head
 	Lists []refRows
+	Forks []forkRow
+}
+
+// forkRow is the repository of the same identifier of another owner.
+type forkRow struct {
+	Fork
+	URL     template.URL
+	Compare template.URL // with the default branch, "" if there is none
 }
 
 // refRows is a list of refs of one kind.
@@ -59,11 +67,18 @@ func (p *Pages) refList(q *Request, segments []string) (*Page, error) {
 	for _, ref := range refs {
 		parts = append(parts, ref.Name, ref.ID)
 	}
+	forks, err := q.forkRows()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range forks {
+		parts = append(parts, f.Npub, f.Name)
+	}
 	etag, known := p.etag(q, append(parts, q.git.HEADRef())...)
 	if known {
 		return notModified(etag), nil
 	}
-	v := &refsPage{head: head{Title: "Branches and tags", Name: q.Name, Base: template.URL(q.Base)}}
+	v := &refsPage{head: head{Title: "Branches and tags", Name: q.Name, Base: template.URL(q.Base)}, Forks: forks}
 	for _, kind := range [...]struct{ title, prefix string }{{"Branches", "refs/heads/"}, {"Tags", "refs/tags/"}} {
 		list := refRows{Title: kind.title}
 		var rows []refRow
@@ -95,6 +110,22 @@ func (p *Pages) refList(q *Request, segments []string) (*Page, error) {
 		}
 	}
 	return &Page{Status: http.StatusOK, Template: "code-refs", Content: v, ETag: etag}, nil
+}
+
+// forkRows returns the repositories of the same identifier of other owners.
+func (q *Request) forkRows() (rows []forkRow, err error) {
+	if q.Forks == nil {
+		return nil, nil
+	}
+	forks, err := q.Forks(q.HTTP.Context())
+	for _, f := range forks {
+		row := forkRow{Fork: f, URL: template.URL(f.Path)}
+		if head, ok := q.git.HEAD(); ok {
+			row.Compare = template.URL(q.Base + "/compare/" + escapePath(q.git.NameOf(head)) + "..." + f.Npub + ":HEAD")
+		}
+		rows = append(rows, row)
+	}
+	return rows, err
 }
 
 // refRow returns a branch or a tag.
