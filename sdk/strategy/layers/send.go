@@ -107,9 +107,13 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 }
 
 // withoutSub does what can be done where no subscription is to be had: what is
-// stored is fetched, and what is new is fetched from time to time.
+// stored is fetched, and what is new is fetched from time to time. Subscriptions to other
+// letters of the same chunk would bring only a part of it.
 func (p *Peer) withoutSub(o *opening) {
 	p.fetchApart(o)
+	if o.which != allParts {
+		o.content.Items = p.closeChunk(o.group, o.content.Items)
+	}
 	p.polls(o.content)
 	o.content = Content{}
 }
