@@ -55,8 +55,8 @@ func TestEachEvent(t *testing.T) {
 	}
 }
 
-// An event of a relay that expires in purgatory is decided again after a pause. One that a user
-// sent is not, nor an announcement, nor one that came meanwhile.
+// An event of a relay that expires in purgatory is decided again after a pause. Events
+// of users, announcements and stored events are not.
 func TestExpiredAgain(t *testing.T) {
 	o := openLoop(t)
 	k := known.New(match.NewHash(1, 2), 10, 3600)

@@ -172,7 +172,7 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 		p.polls(Of(Items{Roots: items.Roots}))
 	} else {
 		if !others.Empty() {
-			// They are next: what was to be fetched after they open is fetched after that.
+			// They are next, so that a fetch that follows them does not come before they open.
 			p.openings = slices.Insert(p.openings, 1, &opening{content: Of(Items{Roots: others}), Opening: o.Opening, turn: o.turn, which: o.which})
 		}
 		all.Roots = best
@@ -260,8 +260,8 @@ func (p *Peer) polls(c Content) {
 	p.unheard.Items.AddItems(c.Items)
 }
 
-// pollNoMore has content that was polled get a subscription instead. What came since the last poll
-// is fetched, unless the subscription brings it.
+// pollNoMore has content that was polled get a subscription instead. It fetches the events since the
+// last poll, unless the subscription brings them.
 func (p *Peer) pollNoMore(c Content, how Opening) {
 	c = Content{Announcements: c.Announcements && p.unheard.Announcements, Items: p.unheard.Items.common(c.Items).Clone()}
 	if c.empty() {

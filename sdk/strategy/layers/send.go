@@ -106,9 +106,9 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	return true
 }
 
-// withoutSub does what can be done where no subscription is to be had: what is
-// stored is fetched, and what is new is fetched from time to time. Subscriptions to other
-// letters of the same chunk would bring only a part of it.
+// withoutSub does what can be done if there is no room for a subscription: it fetches stored
+// events now, and new ones from time to time. Subscriptions to other letters of the same chunk
+// end, since they bring only a part of it.
 func (p *Peer) withoutSub(o *opening) {
 	p.fetchApart(o)
 	if o.which != allParts {
