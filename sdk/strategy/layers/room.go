@@ -7,17 +7,17 @@ import (
 	"talon/sdk/strategy"
 )
 
-// A relay may have no room for subscriptions to all that is wanted: it limits their number, and the
-// values in all of them. Announcements and repositories then come first, and root events
-// in the order of their latest activity. The others are polled: see [Peer.poll]. A part of the room
-// is kept for what becomes wanted. When that is used up, subscriptions to few items are joined,
-// and the one whose root events are the least recent gives way.
+// A relay may have no room for subscriptions to all wanted items: it limits their number, and the
+// values in all of them. Announcements and repositories then come first, and root events in the
+// order of their latest activity. The others are polled: see [Peer.poll]. A part of the room is
+// kept for items that become wanted later. When that is used up, subscriptions to few items are
+// joined, and the one with the least recent root events gives way.
 
 // maxValues is how many values all subscriptions may have; 0: there is no limit. Some that the
 // relay takes are for fetches.
 func (p *Peer) maxValues() int { return int(p.Caps.MaxValues) - int(p.Caps.MaxValues)/8 }
 
-// fits reports whether this number of further values is within what the relay takes.
+// fits reports whether the relay takes this number of further values.
 func (p *Peer) fits(values int) bool {
 	limit := p.maxValues()
 	if limit == 0 {
@@ -52,7 +52,8 @@ func (s shape) valuesFor(items int) int {
 	return 3 * (items + (items+max(s.values, 1)-1)/max(s.values, 1))
 }
 
-// room is how many items subscriptions may have at first. The rest is for what becomes wanted.
+// room returns how many items subscriptions may have at first. The rest is for items that become
+// wanted later.
 func (p *Peer) room(live bool) int {
 	s := p.shape()
 	subs := (p.maxSubs() - 1) / s.apart()
@@ -117,7 +118,7 @@ func (p *Peer) join(o *opening, s shape) bool {
 	return o.joined
 }
 
-// takeOver has an opening ask for what an open subscription asks for. A fetch brings the stored
+// takeOver adds the content of an open subscription to an opening. A fetch brings the stored
 // events.
 func (p *Peer) takeOver(o *opening, from *sub) {
 	p.fetchApart(o)
@@ -126,7 +127,7 @@ func (p *Peer) takeOver(o *opening, from *sub) {
 	from.old, from.replaced = true, true
 }
 
-// fetchApart has an opening ask only for what is new. A fetch brings what is stored.
+// fetchApart makes an opening ask for new events only. A fetch brings the stored ones.
 func (p *Peer) fetchApart(o *opening) {
 	if o.Live {
 		return
@@ -239,7 +240,8 @@ func (p *Peer) takeOut(o *opening, items Items) {
 	p.fetches(&job{content: Of(again), which: o.which, Fetching: missed})
 }
 
-// fetchGap fetches what may come between the end of a subscription and the begin of the next.
+// fetchGap fetches the events that come between the end of a subscription and the start of the
+// next.
 func (p *Peer) fetchGap(items Items) {
 	if items.Empty() {
 		return
@@ -277,8 +279,8 @@ func (p *Peer) pollNoMore(c Content, how Opening) {
 	}
 }
 
-// pollEvery is between two fetches of what has no subscription: to compare costs less than to
-// have it sent once more.
+// pollEvery returns the time between two fetches of items without a subscription. A comparison
+// costs less than a second copy of the events.
 func (p *Peer) pollEvery() int64 {
 	if p.Caps.Negentropy == strategy.SupportNo {
 		return strategy.Hour
