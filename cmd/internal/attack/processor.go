@@ -15,7 +15,7 @@ import (
 type Processor struct {
 	Server    float64 `json:"server_seconds"`
 	Attackers float64 `json:"attackers_seconds"`
-	People    float64 `json:"people_seconds"`
+	Honest    float64 `json:"honest_seconds"`
 
 	// Others is the share of the machine that other programs used, from 0 to 1.
 	Others float64 `json:"others"`
@@ -61,7 +61,7 @@ func measureProcessor(server, attackers int) func() Processor {
 		for i := range after {
 			after[i] -= before[i]
 		}
-		p := Processor{Server: after[0], Attackers: after[1], People: after[2]}
+		p := Processor{Server: after[0], Attackers: after[1], Honest: after[2]}
 		p.Others = max(0, after[3]-after[0]-after[1]-after[2]) / (took * float64(runtime.NumCPU()))
 		return p
 	}

@@ -141,7 +141,7 @@ func (r *Result) Print(w io.Writer) {
 	slices.Sort(figures)
 	fmt.Fprintf(w, "  attackers: %s; load of the machine %s alone, %s before the attack\n", strings.Join(figures, ", "), r.LoadAlone, r.Load)
 	fmt.Fprintf(w, "  processor time in s: the server %.1f, attackers %.1f, honest people %.1f (alone %.1f, %.1f, %.1f); other programs used %.0f %% of the machine (%.0f %%)\n",
-		r.Processor.Server, r.Processor.Attackers, r.Processor.People, r.ProcessorAlone.Server, r.ProcessorAlone.Attackers, r.ProcessorAlone.People,
+		r.Processor.Server, r.Processor.Attackers, r.Processor.Honest, r.ProcessorAlone.Server, r.ProcessorAlone.Attackers, r.ProcessorAlone.Honest,
 		100*r.Processor.Others, 100*r.ProcessorAlone.Others)
 	if r.Said != "" {
 		fmt.Fprintf(w, "  the server refused attackers: %q\n", r.Said)
