@@ -270,14 +270,14 @@ func (s *Set) insert(x *entry, ahead bool) {
 }
 
 // largest returns the events of the source that has most. REQUIRES: there is one.
-func largest(sources map[string]*list.List) (most *list.List) {
+func largest(sources map[string]*list.List) (found *list.List) {
 	name := ""
 	for source, l := range sources {
-		if most == nil || l.Len() > most.Len() || l.Len() == most.Len() && source < name {
-			most, name = l, source
+		if found == nil || l.Len() > found.Len() || l.Len() == found.Len() && source < name {
+			found, name = l, source
 		}
 	}
-	return most
+	return found
 }
 
 func (s *Set) remove(x *entry) {
