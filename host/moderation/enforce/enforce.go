@@ -70,9 +70,9 @@ type Config struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 
-	// Shared says that other nodes carry out the log too: each begins with the rows that it has
-	// added.
-	Shared bool
+	// Delay is how long a row waits here if another node has added it: see NodeDelay. It is 0 if
+	// there are no other nodes.
+	Delay time.Duration
 
 	// Purged is called for each repository whose announcement was removed for good, and waits
 	// until its folder is gone; nil if there are no folders here.
@@ -88,6 +88,7 @@ type Enforcer struct {
 	mu       sync.Mutex // guards the fields below
 	done     int64      // rows up to this number are carried out
 	own      int64      // the last row that was added here
+	adding   int        // calls of Moderate whose rows may be in the log before own names them
 	total    Progress   // since the start
 	problem  error      // why the last attempt failed
 	advanced chan struct{}
@@ -143,7 +144,10 @@ func (e *Enforcer) load(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.done = max(e.done, done)
+	if done > e.done { // another node may have done what somebody waits for here
+		e.done = done
+		e.signal()
+	}
 	return nil
 }
 
@@ -188,32 +192,38 @@ func (e *Enforcer) carryOutNew(ctx context.Context, lifts bool) error {
 	return e.advance(ctx, list[len(list)-1].Number, true)
 }
 
-// nodeTime is how long a node leaves a row to the one that has added it.
-const nodeTime = 3 * time.Second
+// NodeDelay is how long a node leaves a row to the one that has added it.
+const NodeDelay = 3 * time.Second
 
 // left returns the rows that nobody has carried out yet.
 func (e *Enforcer) left(ctx context.Context) ([]moderation.Row, error) {
-	done, own := e.state()
+	done := e.carriedOut()
 	list := e.cfg.Log.Rows(done)
-	if !e.cfg.Shared || len(list) == 0 || list[len(list)-1].Number <= own {
+	if e.cfg.Delay == 0 || len(list) == 0 || e.isOwn(list[len(list)-1].Number) {
 		return list, nil
 	}
 	select {
-	case <-time.After(nodeTime):
+	case <-time.After(e.cfg.Delay):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
-	done, _ = e.state()
-	return e.cfg.Log.Rows(done), nil
+	return e.cfg.Log.Rows(e.carriedOut()), nil
 }
 
-func (e *Enforcer) state() (done, own int64) {
+func (e *Enforcer) carriedOut() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.done, e.own
+	return e.done
+}
+
+// isOwn reports whether a row was added here, or may have been.
+func (e *Enforcer) isOwn(number int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.adding > 0 || number <= e.own
 }
 
 // ended reports whether a row has ended by itself lately, so that events may be shown again.

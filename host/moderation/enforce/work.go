@@ -74,14 +74,20 @@ func (e *Enforcer) setProblem(err error) {
 func (e *Enforcer) Moderate(ctx context.Context, list []moderation.Row, report func(Progress)) (added []moderation.Row, sum Progress, err error) {
 	e.mu.Lock()
 	before := e.total
+	e.adding++
 	e.mu.Unlock()
-	if added, err = e.cfg.Pipeline.Moderate(ctx, list); err != nil || len(added) == 0 {
-		return added, sum, err
+	added, err = e.cfg.Pipeline.Moderate(ctx, list)
+	var number int64
+	if len(added) > 0 {
+		number = added[len(added)-1].Number
 	}
-	number := added[len(added)-1].Number
 	e.mu.Lock()
+	e.adding--
 	e.own = max(e.own, number)
 	e.mu.Unlock()
+	if err != nil || len(added) == 0 {
+		return added, sum, err
+	}
 	for {
 		e.mu.Lock()
 		done, problem, advanced := e.done >= number, e.problem, e.advanced
