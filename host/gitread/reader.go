@@ -1,10 +1,19 @@
 // Package gitread reads git repositories for pages: refs, trees, files, commits, their history and
 // what changed between them.
 //
-// It is asked by strangers, so that each question has a bound of time, memory and output. Short
-// questions go to a git that runs already ([gitrepo.ObjectReader]). Questions about history are
-// answered from git's commit-graph file, which package gitread reads itself. Only diffs, blame,
-// archives and searches start a git, in a slot of [gitrepo.ClassPage].
+// Strangers ask, so each question has a bound of time, memory and output. There are four ways to an
+// answer, the cheapest first:
+//
+//   - Caches by object id, each bounded in bytes.
+//   - A git that runs already ([gitrepo.ObjectReader]), for trees, files and commits.
+//   - Git's commit-graph file, which package gitread reads itself (graph.go, history.go): the log
+//     (log.go), the log of a path (pathlog.go), ahead and behind (apart.go), and the last change of
+//     each entry of a folder (change.go).
+//   - A git of its own in a slot of [gitrepo.ClassPage], for diffs, blame, archives, searches and
+//     the log of an author. Those that take long share one turn.
+//
+// Work that a request leaves for later, and pages that are prepared after a push, share that turn in
+// the background (background.go).
 //
 // Invariants:
 //

@@ -1,6 +1,9 @@
 // Package code makes the pages of what is in a git repository: folders, files, commits, history.
 //
 // Package web finds the repository, checks that it may be seen, and sends what package code makes.
+// Package gitread reads the repository. A path below a repository begins with a verb; the map verbs
+// says which function answers it. Most pages are a template and a struct. Rows of folders, files and
+// diffs are written directly, as a template takes 30 times as long.
 //
 // Invariants:
 //
