@@ -3,12 +3,14 @@ package gitread
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"path"
 	"strings"
 	"sync"
 
+	"talon/host/gitrepo"
 	"talon/internal/recent"
 )
 
@@ -261,19 +263,46 @@ func (r *Repository) newWalker(key changeKey, folder []string) (*walker, error) 
 
 // folderOf returns the id of the folder below a root tree, "" if there is no such folder.
 func (w *walker) folderOf(root string) (string, error) {
+	if len(w.folder) == 0 {
+		return root, nil
+	}
 	id, aging, ok := w.ids.Get(root)
 	if !ok {
-		id = root
-		for _, name := range w.folder {
-			raw, err := w.tree(id)
-			if err != nil {
-				return "", err
-			}
-			id = subtree(raw, name, len(root)/2)
+		var err error
+		if id, err = w.findFolder(root); err != nil {
+			return "", err
 		}
 	}
 	if !ok || aging {
 		w.ids.Add(root, id, 1)
+	}
+	return id, nil
+}
+
+// findFolder has git find the folder below a root tree, which takes one question. A path that a
+// question cannot have is followed from tree to tree.
+func (w *walker) findFolder(root string) (string, error) {
+	if err := w.repo.openObjects(); err != nil {
+		return "", err
+	}
+	id, kind, raw, err := w.repo.objects.ObjectAt(root, w.key.folder, maxTreeBytes)
+	switch {
+	case errors.Is(err, gitrepo.ErrPath):
+	case errors.Is(err, gitrepo.ErrNoObject) || kind != "" && kind != "tree":
+		return "", nil // there is something else, or nothing
+	case err != nil:
+		return "", err
+	default:
+		w.raw.Add(id, raw, len(raw))
+		return id, nil
+	}
+	id = root
+	for _, name := range w.folder {
+		raw, err := w.tree(id)
+		if err != nil {
+			return "", err
+		}
+		id = subtree(raw, name, len(root)/2)
 	}
 	return id, nil
 }

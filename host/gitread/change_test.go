@@ -3,6 +3,7 @@ package gitread
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func (s *site) generated(n int, seed uint64, graph bool) (*gitrepo.Repo, string)
 // TestLastChanges compares each entry of each folder with git log -1, with and without a
 // commit-graph, and after pushes.
 func TestLastChanges(t *testing.T) {
+	trees := 0
 	for _, graph := range []bool{false, true} {
 		for seed := range uint64(3) {
 			s := newSite(t)
@@ -43,14 +45,45 @@ func TestLastChanges(t *testing.T) {
 			}
 			// Older commits first, so that later ones build on them.
 			for _, rev := range []string{"main~40", "main~3", "main"} {
-				compareChanges(t, r, dir, rev)
+				trees += compareChanges(t, r, dir, rev)
 			}
 		}
 	}
+	if trees < 50 {
+		t.Errorf("%d trees were compared", trees)
+	}
 }
 
-// compareChanges compares the last changes of all folders of a commit with those of git.
-func compareChanges(t *testing.T, r *Repository, dir, rev string) {
+// TestLastChangesOfNames looks into folders whose names are odd.
+func TestLastChangesOfNames(t *testing.T) {
+	s := newSite(t)
+	dir := t.TempDir()
+	testkit.Git(t, dir, "init", "-q", "-b", "main")
+	names := []string{"a b", "new\nline", ".github", "..dots", "colon:x", "^{tree}", "@{u}", "ü", "\xff", "missing", "x missing"}
+	for round := range 2 {
+		for i, name := range names {
+			writeFile(t, dir, name+"/sub/file", strconv.Itoa(round))
+			writeFile(t, dir, name+"/other", strconv.Itoa(round*(i%2)))
+			testkit.Git(t, dir, "add", "-A")
+			testkit.Git(t, dir, "commit", "-q", "-m", "one")
+		}
+	}
+	// A folder that was a file once.
+	testkit.Git(t, dir, "rm", "-rq", "a b")
+	writeFile(t, dir, "a b", "a file")
+	testkit.Git(t, dir, "add", "-A")
+	testkit.Git(t, dir, "commit", "-q", "-m", "a file")
+	testkit.Git(t, dir, "revert", "--no-edit", "HEAD")
+	repo := s.repo(alice, "x")
+	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
+	if n := compareChanges(t, s.open(repo), dir, "main"); n != 1+2*len(names) {
+		t.Errorf("%d trees were compared", n)
+	}
+}
+
+// compareChanges compares the last changes of all folders of a commit with those of git. It returns how
+// many these are.
+func compareChanges(t *testing.T, r *Repository, dir, rev string) (trees int) {
 	t.Helper()
 	commit := strings.TrimSpace(testkit.Git(t, dir, "rev-parse", rev))
 	c, err := r.Commit(commit)
@@ -59,6 +92,7 @@ func compareChanges(t *testing.T, r *Repository, dir, rev string) {
 	}
 	var folder func(tree string, path []string)
 	folder = func(tree string, path []string) {
+		trees++
 		entries, err := r.Tree(tree)
 		if err != nil {
 			t.Fatal(err)
@@ -69,7 +103,7 @@ func compareChanges(t *testing.T, r *Repository, dir, rev string) {
 		}
 		for _, e := range entries {
 			at := append(path[:len(path):len(path)], e.Name)
-			want := strings.TrimSpace(testkit.Git(t, dir, "log", "-1", "--format=%H", commit, "--", strings.Join(at, "/")))
+			want := strings.TrimSpace(testkit.Git(t, dir, "--literal-pathspecs", "log", "-1", "--format=%H", commit, "--", strings.Join(at, "/")))
 			if got := changes[e.Name]; got.ID != want {
 				t.Errorf("%s: the last change of %q is %s, git says %s", rev, strings.Join(at, "/"), got.ID, want)
 			}
@@ -79,6 +113,7 @@ func compareChanges(t *testing.T, r *Repository, dir, rev string) {
 		}
 	}
 	folder(c.Tree, nil)
+	return trees
 }
 
 // TestLogOrder compares the list of commits with git log.

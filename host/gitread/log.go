@@ -2,7 +2,6 @@ package gitread
 
 import (
 	"bufio"
-	"container/heap"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"talon/host/gitrepo"
+	"talon/internal/heap"
 )
 
 // Log returns the ids of commits that a commit reaches, in the order of git log, from a position on,
@@ -79,22 +79,6 @@ func (r *Repository) AuthorLog(tip, author string, from, limit int) (ids []strin
 	return ids, false, err
 }
 
-// PathLog returns the ids of the commits that changed a path, in the order of git log, from a
-// position on, and whether there are more. REQUIRES: the refs of the repository reach the tip.
-func (r *Repository) PathLog(tip string, path []string, from, limit int) (ids []string, more bool, err error) {
-	args := []string{
-		"--literal-pathspecs", "rev-list", "--max-count=" + strconv.Itoa(limit+1), "--skip=" + strconv.Itoa(from), tip, "--", strings.Join(path, "/"),
-	}
-	err = r.run(gitrepo.Command{Args: args, CPU: pageCPU, Output: 1 << 20}, func(out io.Reader) error {
-		ids, err = readIDs(out)
-		return err
-	})
-	if len(ids) > limit {
-		return ids[:limit], true, err
-	}
-	return ids, false, err
-}
-
 func readIDs(out io.Reader) (ids []string, err error) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -130,20 +114,19 @@ func (r *Repository) list(h *history, tip uint32) []uint32 {
 func (h *history) walk(tip uint32) []uint32 {
 	seen := make([]uint64, len(h.reached))
 	var list, parents []uint32
-	q := &dateQueue{{n: tip, when: h.when(tip)}}
 	seen[tip/64] |= 1 << (tip % 64)
-	met := uint32(0)
-	for q.Len() > 0 {
-		next := heap.Pop(q).(dated)
-		list = append(list, next.n)
-		parents = h.parents(parents[:0], next.n)
+	q := newDateQueue()
+	at, ok, met := dated{n: tip, when: h.when(tip)}, true, uint32(0)
+	for ; ok; at, ok = q.take() {
+		list = append(list, at.n)
+		parents = h.parents(parents[:0], at.n)
 		for _, p := range parents {
 			if seen[p/64]&(1<<(p%64)) != 0 {
 				continue
 			}
 			seen[p/64] |= 1 << (p % 64)
 			met++
-			heap.Push(q, dated{p, met, h.when(p)})
+			q.add(dated{p, met, h.when(p)})
 		}
 	}
 	return slices.Clip(list)
@@ -155,17 +138,42 @@ type dated struct {
 	when   int64
 }
 
-type dateQueue []dated
-
-func (q dateQueue) Len() int { return len(q) }
-func (q dateQueue) Less(i, j int) bool {
-	return q[i].when > q[j].when || q[i].when == q[j].when && q[i].met < q[j].met
+// before reports whether git takes a commit first: the newer one, and of one second the one that was
+// met first.
+func (d dated) before(other dated) bool {
+	return d.when > other.when || d.when == other.when && d.met < other.met
 }
-func (q dateQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
-func (q *dateQueue) Push(x any)   { *q = append(*q, x.(dated)) }
-func (q *dateQueue) Pop() any {
-	old := *q
-	last := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return last
+
+// dateQueue gives the commit first that is before all others. Most commits have one parent, which
+// comes next: it does not go through the heap.
+type dateQueue struct {
+	front    dated // is before all of the heap
+	hasFront bool
+	rest     heap.Heap[dated]
+}
+
+func newDateQueue() *dateQueue { return &dateQueue{rest: heap.New(dated.before, nil)} }
+
+func (q *dateQueue) add(d dated) {
+	switch {
+	case q.hasFront && d.before(q.front):
+		q.rest.Push(q.front)
+		q.front = d
+	case q.hasFront || q.rest.Len() > 0 && q.rest.Top().before(d):
+		q.rest.Push(d)
+	default:
+		q.front, q.hasFront = d, true
+	}
+}
+
+// take takes out the first commit. It reports false if there is none.
+func (q *dateQueue) take() (first dated, ok bool) {
+	switch {
+	case q.hasFront:
+		q.hasFront = false
+		return q.front, true
+	case q.rest.Len() > 0:
+		return q.rest.Pop(), true
+	}
+	return first, false
 }

@@ -52,58 +52,108 @@ func (o *ObjectReader) Close() {
 
 // Info returns the kind (blob, tree, commit or tag) and the size of an object.
 func (o *ObjectReader) Info(id string) (kind string, size int64, err error) {
-	return o.ask("info ", id)
+	if err := checkID(id); err != nil {
+		return "", 0, err
+	}
+	_, kind, size, err = o.ask("info ", id)
+	return kind, size, err
 }
 
 // Object returns an object. It fails with ErrTooLarge, and with the kind and without the content,
 // if the object has more than limit bytes.
 func (o *ObjectReader) Object(id string, limit int64) (kind string, content []byte, err error) {
-	kind, size, err := o.ask("contents ", id)
+	if err := checkID(id); err != nil {
+		return "", nil, err
+	}
+	_, kind, content, err = o.contents(id, limit)
+	return kind, content, err
+}
+
+// ObjectAt is Object for what a tree has at a path of names with slashes between them. It also returns
+// the id of that.
+func (o *ObjectReader) ObjectAt(tree, path string, limit int64) (id, kind string, content []byte, err error) {
+	if err := checkID(tree); err != nil {
+		return "", "", nil, err
+	}
+	if !isPlainPath(path) {
+		return "", "", nil, fmt.Errorf("read the object at %.200q: %w", path, ErrPath)
+	}
+	return o.contents(tree+":"+path, limit)
+}
+
+// InfoAt is Info for what a tree has at a path of names with slashes between them. It also returns the
+// id of that.
+func (o *ObjectReader) InfoAt(tree, path string) (id, kind string, err error) {
+	if err := checkID(tree); err != nil {
+		return "", "", err
+	}
+	if !isPlainPath(path) {
+		return "", "", fmt.Errorf("read the object at %.200q: %w", path, ErrPath)
+	}
+	id, kind, _, err = o.ask("info ", tree+":"+path)
+	return id, kind, err
+}
+
+// ErrPath says that git cannot be asked for the object at a path by one line.
+var ErrPath = errors.New("a path that a line cannot have")
+
+// isPlainPath reports whether git takes a path behind a colon as it is.
+func isPlainPath(path string) bool {
+	return path != "" && !strings.ContainsAny(path, "\n\x00") && !strings.HasPrefix(path, "./") && !strings.HasPrefix(path, "../")
+}
+
+func checkID(id string) error {
+	if !IsID(id) {
+		return fmt.Errorf("read the object %.100q: %w", id, ErrNoObject)
+	}
+	return nil
+}
+
+// contents asks for an object by its id, or by that of a tree and a path.
+func (o *ObjectReader) contents(name string, limit int64) (id, kind string, content []byte, err error) {
+	id, kind, size, err := o.ask("contents ", name)
 	if err != nil {
-		return kind, nil, err
+		return id, kind, nil, err
 	}
 	if size > limit {
 		o.spent = true // git goes on to write it
-		return kind, nil, fmt.Errorf("read the object %s of %d bytes: %w", id, size, ErrTooLarge)
+		return id, kind, nil, fmt.Errorf("read the object %s of %d bytes: %w", id, size, ErrTooLarge)
 	}
 	content = make([]byte, size+1) // and the line break behind it
 	if _, err := io.ReadFull(o.batch.out, content); err != nil {
-		return kind, nil, o.failed(err)
+		return id, kind, nil, o.failed(err)
 	}
-	return kind, content[:size], nil
+	return id, kind, content[:size], nil
 }
 
-// ask writes a question and reads the first line of its answer.
-func (o *ObjectReader) ask(command, id string) (kind string, size int64, err error) {
-	if !IsID(id) {
-		return "", 0, fmt.Errorf("read the object %.100q: %w", id, ErrNoObject)
-	}
+// ask writes a question and reads the first line of its answer, which begins with the id of the object.
+func (o *ObjectReader) ask(command, name string) (id, kind string, size int64, err error) {
 	if o.spent {
 		if err := o.reopen(); err != nil {
-			return "", 0, err
+			return "", "", 0, err
 		}
 	}
-	line, err := o.exchange(command, id)
+	line, err := o.exchange(command, name)
 	if err != nil && o.ctx.Err() == nil && o.repo.mustExist() == nil {
 		// The process was kept and may have ended since.
 		if err = o.reopen(); err == nil {
-			line, err = o.exchange(command, id)
+			line, err = o.exchange(command, name)
 		}
 	}
 	if err != nil {
-		return "", 0, o.failed(err)
+		return "", "", 0, o.failed(err)
 	}
 	fields := strings.Fields(line)
-	if len(fields) == 3 && fields[0] == id {
+	if len(fields) == 3 && IsID(fields[0]) && (fields[0] == name || len(name) > len(fields[0])) {
 		if size, err = strconv.ParseInt(fields[2], 10, 64); err == nil {
-			return fields[1], size, nil
+			return fields[0], fields[1], size, nil
 		}
 	}
-	if len(fields) == 2 && fields[1] == "missing" {
-		return "", 0, fmt.Errorf("read the object %s: %w", id, ErrNoObject)
+	if strings.HasSuffix(line, " missing\n") {
+		return "", "", 0, fmt.Errorf("read the object %.200q: %w", name, ErrNoObject)
 	}
 	o.spent = true
-	return "", 0, fmt.Errorf("read the object %s: git says %.100q", id, line)
+	return "", "", 0, fmt.Errorf("read the object %.200q: git says %.100q", name, line)
 }
 
 func (o *ObjectReader) exchange(command, id string) (line string, err error) {
