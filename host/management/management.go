@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/moderation"
 	"talon/internal/recent"
 )
@@ -74,6 +75,14 @@ const (
 )
 
 func (r role) String() string { return [...]string{"nobody", "moderator", "operator"}[r] }
+
+// Bounds returns the rows of the table of bounds.
+func Bounds() []bound.Spec {
+	return []bound.Spec{{
+		Name: "authorizations of NIP-86 that were used", Unit: "events", Total: maxUsed,
+		Yields: "the oldest; only those that keys with a role have signed count",
+	}}
+}
 
 // New returns a handler.
 func New(cfg Config) *Handler {
@@ -144,7 +153,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
-	key, auth, err := h.claimed(r)
+	key, auth, err := h.signed(r)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +161,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, failure{http.StatusRequestEntityTooLarge, fmt.Errorf("the body cannot be read, or has more than %d bytes", maxBody)}
 	}
-	if err := h.authorize(r, auth, body); err != nil {
+	if err := h.spend(auth, body); err != nil {
 		return nil, err
 	}
 	var ask request
