@@ -75,8 +75,8 @@ func (h *Handler) authorize(r *http.Request, e *host.Event) error {
 	return nil
 }
 
-// spend checks that an event authorizes a body, and that it does so for the first time.
-func (h *Handler) spend(e *host.Event, body []byte) error {
+// acceptOnce checks that an event authorizes a body, and that it does so for the first time.
+func (h *Handler) acceptOnce(e *host.Event, body []byte) error {
 	sum := sha256.Sum256(body)
 	if payload := first(e, "payload"); !strings.EqualFold(payload, hex.EncodeToString(sum[:])) {
 		return unauthorized("the authorization needs a tag payload with the SHA-256 of the body")

@@ -161,7 +161,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, failure{http.StatusRequestEntityTooLarge, fmt.Errorf("the body cannot be read, or has more than %d bytes", maxBody)}
 	}
-	if err := h.spend(auth, body); err != nil {
+	if err := h.acceptOnce(auth, body); err != nil {
 		return nil, err
 	}
 	var ask request
