@@ -7,17 +7,17 @@ import (
 	"talon/sdk/strategy"
 )
 
-// A relay may have no room for subscriptions to all that is wanted: it limits their number, and the
-// values in all of them. Announcements and repositories then come first, and root events
-// in the order of their latest activity. The others are polled: see [Peer.poll]. A part of the room
-// is kept for what becomes wanted. When that is used up, subscriptions to few items are joined,
-// and the one whose root events are the least recent gives way.
+// A relay may have no room for subscriptions to all wanted items: it limits their number, and the
+// values in all of them. Announcements and repositories then come first, and root events in the
+// order of their latest activity. The others are polled: see [Peer.poll]. A part of the room is
+// kept for items that become wanted later. When that is used up, subscriptions to few items are
+// joined, and the one with the least recent root events gives way.
 
 // maxValues is how many values all subscriptions may have; 0: there is no limit. Some that the
 // relay takes are for fetches.
 func (p *Peer) maxValues() int { return int(p.Caps.MaxValues) - int(p.Caps.MaxValues)/8 }
 
-// fits reports whether this number of further values is within what the relay takes.
+// fits reports whether the relay takes this number of further values.
 func (p *Peer) fits(values int) bool {
 	limit := p.maxValues()
 	if limit == 0 {
@@ -52,7 +52,8 @@ func (s shape) valuesFor(items int) int {
 	return 3 * (items + (items+max(s.values, 1)-1)/max(s.values, 1))
 }
 
-// room is how many items subscriptions may have at first. The rest is for what becomes wanted.
+// room returns how many items subscriptions may have at first. The rest is for items that become
+// wanted later.
 func (p *Peer) room(live bool) int {
 	s := p.shape()
 	subs := (p.maxSubs() - 1) / s.apart()
@@ -117,7 +118,7 @@ func (p *Peer) join(o *opening, s shape) bool {
 	return o.joined
 }
 
-// takeOver has an opening ask for what an open subscription asks for. A fetch brings the stored
+// takeOver adds the content of an open subscription to an opening. A fetch brings the stored
 // events.
 func (p *Peer) takeOver(o *opening, from *sub) {
 	p.fetchApart(o)
@@ -126,7 +127,7 @@ func (p *Peer) takeOver(o *opening, from *sub) {
 	from.old, from.replaced = true, true
 }
 
-// fetchApart has an opening ask only for what is new. A fetch brings what is stored.
+// fetchApart makes an opening ask for new events only. A fetch brings the stored ones.
 func (p *Peer) fetchApart(o *opening) {
 	if o.Live {
 		return
@@ -167,19 +168,13 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 	if least == nil {
 		return false
 	}
-	var items Items
-	for _, sub := range p.subs {
-		if sub.group == least.group && !sub.old {
-			items.AddItems(sub.content.Items)
-			sub.old, sub.replaced = true, true
-		}
-	}
-	p.takeLost(items)
+	items := p.closeChunk(least.group, Items{})
 	if first || o.which != allParts {
 		p.polls(Of(Items{Roots: items.Roots}))
 	} else {
 		if !others.Empty() {
-			p.opens(&opening{content: Of(Items{Roots: others}), Opening: o.Opening, which: o.which})
+			// They are next, so that a fetch that follows them does not come before they open.
+			p.openings = slices.Insert(p.openings, 1, &opening{content: Of(Items{Roots: others}), Opening: o.Opening, turn: o.turn, which: o.which})
 		}
 		all.Roots = best
 		p.fetchApart(o)
@@ -189,6 +184,7 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 		all.Roots = stay.Clone()
 		p.polls(Of(Items{Roots: leave}))
 		p.fetchGap(Items{Roots: items.Roots}.common(Items{Roots: stay}))
+		p.pollNoMore(Of(Items{Roots: stay}), Opening{Live: true})
 	}
 	if !items.Repos.Empty() {
 		repos := Items{Repos: items.Repos}
@@ -198,25 +194,54 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 	return true
 }
 
-// takeLost has no subscription to items opened again that the relay closed, and fetches what was
-// missed: another one, or a poll, takes its place. A relay may close one of several letters.
-func (p *Peer) takeLost(items Items) {
+// closeChunk closes the subscriptions to the letters of one chunk, now that another one, or a poll,
+// takes their place. It returns these items and what they asked for.
+func (p *Peer) closeChunk(group uint32, items Items) Items {
+	for _, sub := range p.subs {
+		if sub.group == group && !sub.old {
+			items.AddItems(sub.content.Items)
+			sub.old, sub.replaced = true, true
+			p.fetchRest(sub)
+		}
+	}
 	for _, o := range p.lost {
-		again := o.content.Items.common(items).Clone()
-		if again.Empty() {
-			continue
-		}
-		o.content.Items.RemoveItems(again)
-		missed := Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track}
-		if o.Live {
-			missed = Fetching{Method: p.driver.set.Method, Since: p.driver.since(o.at), Purpose: strategy.PurposeReconnect}
-		}
-		p.fetches(&job{content: Of(again), which: o.which, Fetching: missed})
+		p.takeOut(o, items)
 	}
 	p.lost = deleteFunc(p.lost, func(o *opening) bool { return o.content.empty() })
+	for _, o := range p.openings[min(1, len(p.openings)):] { // the first one needs the room
+		if o.which != allParts {
+			p.takeOut(o, items)
+		}
+	}
+	return items
 }
 
-// fetchGap fetches what may come between the end of a subscription and the begin of the next.
+// fetchRest fetches what is stored for a subscription that ends before all of it has come.
+func (p *Peer) fetchRest(s *sub) {
+	if b := s.batch; b != nil {
+		s.batch = nil
+		p.batches = deleteFunc(p.batches, func(o *batch) bool { return o == b })
+		p.fetches(&job{content: b.content.clone(), which: s.which, Fetching: b.fetch})
+	}
+}
+
+// takeOut has no subscription to items opened that waits for its time, and fetches what was missed.
+// A relay may close one of several letters.
+func (p *Peer) takeOut(o *opening, items Items) {
+	again := o.content.Items.common(items).Clone()
+	if again.Empty() {
+		return
+	}
+	o.content.Items.RemoveItems(again)
+	missed := Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track}
+	if o.Live {
+		missed = Fetching{Method: p.driver.set.Method, Since: p.driver.since(o.at), Purpose: strategy.PurposeReconnect}
+	}
+	p.fetches(&job{content: Of(again), which: o.which, Fetching: missed})
+}
+
+// fetchGap fetches the events that come between the end of a subscription and the start of the
+// next.
 func (p *Peer) fetchGap(items Items) {
 	if items.Empty() {
 		return
@@ -237,8 +262,25 @@ func (p *Peer) polls(c Content) {
 	p.unheard.Items.AddItems(c.Items)
 }
 
-// pollEvery is between two fetches of what has no subscription: to compare costs less than to
-// have it sent once more.
+// pollNoMore has content that was polled get a subscription instead. It fetches the events since the
+// last poll, unless the subscription brings them.
+func (p *Peer) pollNoMore(c Content, how Opening) {
+	c = Content{Announcements: c.Announcements && p.unheard.Announcements, Items: p.unheard.Items.common(c.Items).Clone()}
+	if c.empty() {
+		return
+	}
+	p.unheard.Announcements = p.unheard.Announcements && !c.Announcements
+	p.unheard.Items.RemoveItems(c.Items)
+	if since := p.driver.since(p.polled); how.Live || how.Since > since {
+		p.fetches(&job{
+			content: c, which: allParts,
+			Fetching: Fetching{Method: p.driver.set.Method, Since: since, Purpose: strategy.PurposeLive},
+		})
+	}
+}
+
+// pollEvery returns the time between two fetches of items without a subscription. A comparison
+// costs less than a second copy of the events.
 func (p *Peer) pollEvery() int64 {
 	if p.Caps.Negentropy == strategy.SupportNo {
 		return strategy.Hour
