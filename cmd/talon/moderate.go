@@ -46,7 +46,7 @@ now, and repositories as a whole. Both are reversible. talon delete removes for 
 		moderateAction(moderation.Unhide, "Show what was hidden", ""),
 		moderateAction(moderation.Allow, "Except a target from the lists of policies", "The module lists reads it."),
 		moderateAction(moderation.Unallow, "End an exception", ""),
-		moderateListCommand(), moderateLogCommand(), moderateExportCommand(), moderateImportCommand())
+		moderateQueueCommand(), moderateListCommand(), moderateLogCommand(), moderateExportCommand(), moderateImportCommand())
 }
 
 // moderateFlags are the options of commands that add rows.

@@ -133,7 +133,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	held.SetDefaults()
 	c.Pipeline = ingest.New(ingest.Config{
 		Verify: schnorr.Verify,
-		Policy: roomy{c.Plugins, c.Space},
+		Policy: roomy{trusting{c.Plugins, trustedReporters(cfg)}, c.Space},
 		Store:  db,
 		Facts:  facts{db},
 		Held:   db,

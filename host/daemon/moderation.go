@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"talon/host"
 	"talon/host/admin"
 	"talon/host/config"
+	"talon/host/ingest"
 	"talon/host/moderation"
 	"talon/host/moderation/enforce"
+	"talon/host/moderation/reports"
 )
 
 // loadModeration reads the moderation log, and brings the database and the copy outside it in
@@ -90,6 +93,53 @@ func (c *Core) newEnforcer(purged func(ctx context.Context, repo host.Address) e
 type moderator struct {
 	*enforce.Enforcer
 	log *moderation.Log
+	db  Store
+
+	trusted []host.PubKey // whose reports fill the queue
+}
+
+func (c *Core) newModerator(cfg *config.Config, e *enforce.Enforcer) moderator {
+	return moderator{e, c.Moderation, c.Store, trustedReporters(cfg)}
+}
+
+// trustedReporters returns the keys whose reports fill the moderation queue.
+func trustedReporters(cfg *config.Config) []host.PubKey {
+	return keysOf(slices.Concat(cfg.Operators, cfg.Moderators, cfg.Reporters))
+}
+
+// Queue returns what waits for a decision.
+func (m moderator) Queue(ctx context.Context, limit int) ([]reports.Item, error) {
+	return reports.Queue(ctx, m.db, m.log, m.trusted, time.Now().Unix(), limit)
+}
+
+// Queue returns what waits for a decision, from the database.
+func Queue(ctx context.Context, cfg *config.Config, log *slog.Logger, limit int) (list []reports.Item, err error) {
+	db, err := OpenStoreReadOnly(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := db.Moderation(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	var l moderation.Log
+	l.Apply(rows)
+	return reports.Queue(ctx, db, &l, trustedReporters(cfg), time.Now().Unix(), limit)
+}
+
+// trusting stores the reports of people whom the operator trusts, and asks the policy about all other
+// events.
+type trusting struct {
+	ingest.Policy
+	keys []host.PubKey
+}
+
+func (p trusting) Admit(ctx context.Context, it *host.Item, facts *host.FactReader, now int64) (host.Ruling, error) {
+	if it.Event.Kind == host.KindReport && slices.Contains(p.keys, it.Event.PubKey) {
+		return host.Ruling{Action: host.Accept, Rule: "trusted-report"}, nil
+	}
+	return p.Policy.Admit(ctx, it, facts, now)
 }
 
 func (m moderator) Moderate(ctx context.Context, ask admin.Moderate, progress func(enforce.Progress)) (out admin.Moderated, err error) {
@@ -125,7 +175,7 @@ func Moderate(ctx context.Context, cfg *config.Config, log *slog.Logger, ask adm
 	stopped, ended := make(chan error, 1), make(chan error, 1)
 	go func() { stopped <- core.Run(running) }()
 	go func() { ended <- enforcer.Run(enforcing) }()
-	out, err = moderator{enforcer, core.Moderation}.Moderate(ctx, ask, progress)
+	out, err = core.newModerator(cfg, enforcer).Moderate(ctx, ask, progress)
 	end()
 	err = errors.Join(err, <-ended)
 	stop()
