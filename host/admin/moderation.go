@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"talon/host/backup"
 	"talon/host/moderation"
 	"talon/host/moderation/enforce"
 	"talon/host/moderation/reports"
@@ -38,6 +39,9 @@ type Moderated struct {
 	Rows   []moderation.Row `json:"rows"` // that were added
 	Done   enforce.Progress `json:"done"` // for a dry run: what would be
 	DryRun bool             `json:"dry_run,omitempty"`
+
+	Reaching []string      `json:"reaching,omitempty"` // repositories that reach the git objects of the rows
+	Backups  []backup.Made `json:"backups,omitempty"`  // that may still have what the rows remove
 }
 
 // Moderator adds rows to the moderation log. Its errors are for the operator.

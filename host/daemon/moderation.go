@@ -5,17 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"talon/host"
 	"talon/host/admin"
+	"talon/host/backup"
 	"talon/host/config"
 	"talon/host/ingest"
 	"talon/host/moderation"
 	"talon/host/moderation/enforce"
 	"talon/host/moderation/reports"
+	"talon/host/repos"
 )
 
 // loadModeration reads the moderation log, and brings the database and the copy outside it in
@@ -96,10 +99,46 @@ type moderator struct {
 	db  Store
 
 	trusted []host.PubKey // whose reports fill the queue
+	disk    *repos.Disk   // nil unless the server runs
+	data    string        // folder that has the list of backups
 }
 
 func (c *Core) newModerator(cfg *config.Config, e *enforce.Enforcer) moderator {
-	return moderator{e, c.Moderation, c.Store, trustedReporters(cfg)}
+	return moderator{e, c.Moderation, c.Store, trustedReporters(cfg), c.Disk, cfg.Data}
+}
+
+// further notes what the rows do not change: repositories that reach a git object, and backups that
+// may have what the rows remove.
+func (m moderator) further(ctx context.Context, out *admin.Moderated) error {
+	purges := false
+	for i := range out.Rows {
+		r := &out.Rows[i]
+		purge := r.Action == moderation.Purge
+		purges = purges || purge
+		if r.Target.Class() != moderation.Object || m.disk == nil || r.Action == moderation.Unban || r.Action == moderation.Unhide {
+			continue
+		}
+		list, err := m.disk.Reaching(ctx, r.Target.Object(), purge && !out.DryRun)
+		if err != nil {
+			return err
+		}
+		out.Reaching = append(out.Reaching, list...)
+	}
+	slices.Sort(out.Reaching)
+	out.Reaching = slices.Compact(out.Reaching)
+	if !purges {
+		return nil
+	}
+	history, err := backup.OpenHistory(m.data)
+	if err != nil {
+		return err
+	}
+	for _, made := range history.List() {
+		if _, err := os.Stat(made.Dir); err == nil {
+			out.Backups = append(out.Backups, made)
+		}
+	}
+	return nil
 }
 
 // trustedReporters returns the keys whose reports fill the moderation queue.
@@ -145,7 +184,9 @@ func (p trusting) Admit(ctx context.Context, it *host.Item, facts *host.FactRead
 func (m moderator) Moderate(ctx context.Context, ask admin.Moderate, progress func(enforce.Progress)) (out admin.Moderated, err error) {
 	out.DryRun = ask.DryRun
 	if !ask.DryRun {
-		out.Rows, out.Done, err = m.Enforcer.Moderate(ctx, ask.Rows, progress)
+		if out.Rows, out.Done, err = m.Enforcer.Moderate(ctx, ask.Rows, progress); err == nil {
+			err = m.further(ctx, &out)
+		}
 		return out, err
 	}
 	out.Rows = moderation.Missing(ask.Rows, m.log.Rows(0))
@@ -159,7 +200,7 @@ func (m moderator) Moderate(ctx context.Context, ask admin.Moderate, progress fu
 		out.Done.Repositories += one.Repositories
 		progress(out.Done)
 	}
-	return out, nil
+	return out, m.further(ctx, &out)
 }
 
 // Moderate adds rows to the moderation log of a server that does not run, and carries them out.
