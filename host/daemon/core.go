@@ -111,7 +111,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 			o.Nodes = &pluginNodes{Store: db.Store, node: node}
 			o.Watch = cfg.PluginsNode == node.Name()
 		}
-		if c.Disk, err = openDisk(ctx, cfg, db, node); err != nil {
+		if c.Disk, err = openDisk(ctx, cfg, db, node, c.Moderation); err != nil {
 			return nil, err
 		}
 		o.Git = c.Disk
@@ -133,7 +133,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	held.SetDefaults()
 	c.Pipeline = ingest.New(ingest.Config{
 		Verify: schnorr.Verify,
-		Policy: roomy{c.Plugins, c.Space},
+		Policy: roomy{trusting{c.Plugins, trustedReporters(cfg)}, c.Space},
 		Store:  db,
 		Facts:  facts{db},
 		Held:   db,

@@ -311,7 +311,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring(p.core.Users.Run)
 	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer, p.core.Moderation}, Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: p.core.newModerator(d.cfg, p.enforcer), Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)

@@ -176,6 +176,9 @@ func (l *Log) Object(id string, now int64) *Row {
 
 // Objects returns the git objects that are barred, in hex.
 func (l *Log) Objects(now int64) (list []string) {
+	if !l.any.Load() {
+		return nil
+	}
 	for _, r := range l.InForce(now, Ban, Hide, Purge) {
 		if r.Target.class == Object {
 			list = append(list, r.Target.value)
