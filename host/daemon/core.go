@@ -254,6 +254,8 @@ type follower struct {
 	publish func([]host.Published)
 	follow  func(removed []*host.Event, held []host.HeldChange)
 
+	takenDown func(removed []*host.Event)
+
 	// ownOnly leaves out what another process has committed. Repositories are on a disk that
 	// all processes share: the one that has committed has seen to them.
 	ownOnly bool
@@ -284,6 +286,15 @@ func (p committed) Follow(removed []*host.Event, held []host.HeldChange) {
 	}
 }
 
+// TakenDown passes on what a takedown has removed.
+func (p committed) TakenDown(removed []*host.Event) {
+	for _, out := range p.out {
+		if out.takenDown != nil {
+			p.contain(func() { out.takenDown(removed) })
+		}
+	}
+}
+
 func (p committed) contain(f func()) {
 	_ = p.panics.Run(func() error {
 		f()
@@ -302,6 +313,10 @@ func (p committed) remote(c host.Commit) {
 	}
 	if len(c.Removed)+len(c.Held) > 0 {
 		p.Follow(c.Removed, c.Held)
+	}
+	if len(c.Removed) > 0 && len(c.Published) == 0 {
+		// A takedown is a commit of its own. So is the removal of what has expired.
+		p.TakenDown(c.Removed)
 	}
 }
 

@@ -246,7 +246,7 @@ func (p *parts) collectors() []prometheus.Collector {
 // followers returns the parts that get each commit.
 func (p *parts) followers() []follower {
 	list := []follower{
-		{publish: p.relay.Publish},
+		{publish: p.relay.Publish, takenDown: p.relay.TakenDown},
 		{publish: p.pages.Publish, follow: p.pages.Follow},
 		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},

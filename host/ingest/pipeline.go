@@ -120,6 +120,9 @@ type Follower interface {
 
 	// Follow receives the removed events and the changes in purgatory, if there are any.
 	Follow(removed []*host.Event, held []host.HeldChange)
+
+	// TakenDown receives, after Follow, those of the removed events that a takedown has removed.
+	TakenDown(removed []*host.Event)
 }
 
 // Audiences says who may receive an event. It may be called by several workers concurrently.
