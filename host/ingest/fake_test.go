@@ -453,5 +453,3 @@ func replyTo(n, parent int) *host.Event {
 func (tx *memoryTx) Vanish(*host.VanishRequest) (host.Outcome, error) {
 	return host.Outcome{Code: host.Stored}, nil
 }
-
-func (f *follower) TakenDown([]*host.Event) {}

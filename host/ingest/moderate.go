@@ -112,8 +112,8 @@ func (p *Pipeline) TakeDown(ctx context.Context, t host.Takedown) (out host.Take
 		return nil
 	}}
 	o.after = func() {
-		if w.here != nil && len(out.Removed) > 0 {
-			w.here.TakenDown(out.Removed)
+		if f, ok := w.here.(TakedownFollower); ok && len(out.Removed) > 0 {
+			f.TakenDown(out.Removed)
 		}
 	}
 	if err := p.perform(ctx, o); err != nil {

@@ -120,8 +120,11 @@ type Follower interface {
 
 	// Follow receives the removed events and the changes in purgatory, if there are any.
 	Follow(removed []*host.Event, held []host.HeldChange)
+}
 
-	// TakenDown receives, after Follow, those of the removed events that a takedown has removed.
+// TakedownFollower is a [Follower] that also receives, after Follow, the events that a takedown has
+// removed. It must not block.
+type TakedownFollower interface {
 	TakenDown(removed []*host.Event)
 }
 
