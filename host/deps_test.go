@@ -81,7 +81,7 @@ var allowed = map[string]string{
 	"host/githttp":              "host host/bound host/contain host/gitrepo",
 	"host/repos":                "host host/bound host/contain host/gitfetch host/githttp host/gitrepo host/maintainers host/moderation host/purgatory host/wire sdk/grasp sdk/nip19",
 	"cmd/internal/gitremote":    "",
-	"cmd/internal/remotesigner": "host host/relayclient host/schnorr host/wire internal/durable",
+	"cmd/internal/remotesigner": "host host/relayclient host/schnorr host/wire internal/durable internal/smallfile",
 	"cmd/internal/attack":       "host host/relayclient host/schnorr host/wire sdk/grasp",
 	"cmd/attack":                "cmd/internal/attack",
 	"cmd/internal/gitcheck":     "host host/gitrepo host/maintainers host/wire sdk/grasp sdk/nip19",
