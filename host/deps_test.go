@@ -58,7 +58,7 @@ var allowed = map[string]string{
 	"host/store":                "host host/contain host/moderation host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire internal/heap",
 	"host/store/postgres":       "host host/contain host/moderation host/purgatory host/store/metrics host/store/semantics host/store/textcache host/wire",
 	"host/store/metrics":        "host host/store/semantics",
-	"host/store/semantics":      "host host/wire",
+	"host/store/semantics":      "host host/memfacts host/wire",
 	"host/store/textcache":      "",
 	"host/store/storetest":      "host host/bound host/moderation host/purgatory host/store/semantics host/wire",
 	"host/inflate":              "",
