@@ -148,7 +148,7 @@ func (s *Set) Due(e *host.Event, source string, now int64) {
 		if len(e.JSON) > s.limits.Bytes {
 			return
 		}
-		x = &entry{event: e, source: source, since: now, keys: keysOf(e)}
+		x = &entry{event: e, source: source, since: now, keys: keysOf(e.Needs())}
 		s.insert(x, false)
 	}
 	s.schedule(x)
