@@ -2,8 +2,8 @@ package ingest
 
 import "talon/host"
 
-// alone makes a [Shared] store of one that no other process writes: nobody else commits anything,
-// and nobody else is told anything.
+// alone makes a [Shared] store of one that no other process writes. Nobody else commits anything,
+// and nobody else has to learn of a commit.
 type alone struct{ Store }
 
 func (alone) Changed() <-chan struct{}        { return nil }
