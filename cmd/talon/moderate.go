@@ -37,16 +37,17 @@ TARGET is one of these:
   192.0.2.0/24            clients from a network
   '{"kinds":[1]}'         events that a filter matches (NIP-01)
   event:HEX, author:HEX   the same by hex digits
+  object:ID               a git object: pushes and searches may not bring it (only ban)
 
 A ban takes everything that matches out of sight, and refuses later events too. A hide takes what exists out of sight: events up to
 now, and repositories as a whole. Both are reversible. talon delete removes for good.`,
-	}, moderateAction(moderation.Ban, "Refuse what matches, and take out of sight what is here", "--purge also removes it for good."),
-		moderateAction(moderation.Unban, "End a ban, and let what was removed come again", "What the ban has hidden is shown again, unless another row hides it."),
-		moderateAction(moderation.Hide, "Take what matches out of sight", "Nothing is lost: talon moderate unhide shows it again. Refs and folders of hidden repositories stay."),
+	}, moderateAction(moderation.Ban, "Refuse matching events, and hide those that are here", "--purge also removes them for good."),
+		moderateAction(moderation.Unban, "End a ban, and accept its events again", "Events that the ban has hidden are shown again, unless another row hides them."),
+		moderateAction(moderation.Hide, "Hide matching events and repositories", "Nothing is lost: talon moderate unhide shows it again. Refs and folders of hidden repositories stay."),
 		moderateAction(moderation.Unhide, "Show what was hidden", ""),
 		moderateAction(moderation.Allow, "Except a target from the lists of policies", "The module lists reads it."),
 		moderateAction(moderation.Unallow, "End an exception", ""),
-		moderateListCommand(), moderateLogCommand(), moderateExportCommand(), moderateImportCommand())
+		moderateQueueCommand(), moderateListCommand(), moderateLogCommand(), moderateExportCommand(), moderateImportCommand())
 }
 
 // moderateFlags are the options of commands that add rows.
@@ -69,7 +70,7 @@ func moderateAction(action moderation.Action, short, long string) *cobra.Command
 		cmd.Flags().StringVar(&flags.until, "until", "", "`time` at which it ends: a date, a time such as 2026-01-02T15:04:05Z, or a duration such as 12h or 30d")
 	}
 	if action == moderation.Ban {
-		cmd.Flags().BoolVar(&flags.purge, "purge", false, "also remove for good what is here")
+		cmd.Flags().BoolVar(&flags.purge, "purge", false, "also remove matching content for good")
 	}
 	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, args []string) error {
 		rows, err := flags.rows(action, args, time.Now())
@@ -95,12 +96,12 @@ func (f *moderateFlags) rows(action moderation.Action, targets []string, now tim
 			return nil, err
 		}
 		switch class := row.Target.Class(); {
-		case class == moderation.Object:
-			return nil, fmt.Errorf("%s: this version takes no single git objects down: delete the repositories that have it", row.Target)
 		case f.purge && class == moderation.Network:
 			return nil, fmt.Errorf("%s is nothing that can be removed: ban it without --purge", row.Target)
 		case class == moderation.Network && action == moderation.Hide:
 			return nil, fmt.Errorf("a network cannot be hidden: ban it")
+		case class == moderation.Object && action == moderation.Hide:
+			return nil, fmt.Errorf("a git object cannot be hidden: ban it, and hide the repositories that reach it")
 		}
 		rows = append(rows, row)
 		if f.purge {
@@ -197,8 +198,20 @@ func writeModerated(w io.Writer, result *admin.Moderated) (err error) {
 	if result.DryRun {
 		text = "would be concerned, nothing was changed"
 	}
-	_, err = fmt.Fprintf(w, "%s %s\n", doneText(&result.Done), text)
-	return err
+	if _, err = fmt.Fprintf(w, "%s %s\n", doneText(&result.Done), text); err != nil {
+		return err
+	}
+	for _, path := range result.Reaching {
+		if _, err := fmt.Fprintf(w, "%s reaches the object: hide or delete the repository, or have its owner push without it\n", plain(path)); err != nil {
+			return err
+		}
+	}
+	for _, b := range result.Backups {
+		if _, err := fmt.Fprintf(w, "the backup %s of %s may still have it: a restore obeys the log, but the bytes stay there\n", plain(b.Dir), b.At.Local().Format("2006-01-02 15:04:05")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // targetText shows a target as an operator may give it.
@@ -239,7 +252,7 @@ func showingLog(cmd *cobra.Command, choose func(rows []moderation.Row, now time.
 func moderateListCommand() *cobra.Command {
 	return showingLog(&cobra.Command{
 		Use:   "list",
-		Short: "List what is banned, hidden, removed or excepted now",
+		Short: "List the bans, hides, removals and exceptions in force",
 	}, func(rows []moderation.Row, now time.Time) []moderation.Row {
 		var l moderation.Log
 		l.Apply(rows)

@@ -80,6 +80,7 @@ type Config struct {
 	Known          [][32]byte
 	Operators      [][32]byte
 	Moderators     [][32]byte
+	Reporters      [][32]byte
 	Icon           string
 	Data           string
 	Node           string // empty: host name and port
@@ -276,19 +277,20 @@ func (c *Config) options() []*option {
 		opt("sync-connections", Serving, "200", integer(&c.SyncRelays, 1, 10_000), "`relays` to be connected to at once; others are visited in turn"),
 		opt("sync-subscriptions", Serving, "70", integer(&c.SyncSubs, 1, 1000), "most `subscriptions` open on one relay, whatever it allows"),
 		opt("sync-requests", Serving, "20", integer(&c.SyncRequests, 1, 1000), "most `requests` that begin on one relay in a second, after a burst of ten times as many"),
-		opt("sync-push", Serving, "false", boolean(&c.SyncPush), "`true` or false: send relays what they lack, if the strategy asks for it"),
+		opt("sync-push", Serving, "false", boolean(&c.SyncPush), "`true` or false: send relays the events that they lack, if the strategy asks for it"),
 		opt("metrics-prefix", Serving, "talon", prefix(&c.MetricsPrefix), "`name` that metrics begin with"),
 		opt("allow-private", Serving, "false", boolean(&c.AllowPrivate), "`true` or false: connect to servers in private networks and on this machine, if events name them"),
 		opt("admin-socket", Serving|Operating, "", text(&c.AdminSocket, nil), "`path` of the socket for talon plugin, in a folder of its own; empty means admin/talon.sock in the data folder, off means none"),
 		opt("decisions", Serving, "100000", integer(&c.Decisions, 0, 1e8), "`decisions` that talon plugin why can explain; 0 remembers none"),
 		opt("metrics-listen", Serving, "", address(&c.MetricsListen), "`address` for /metrics and /healthz alone; empty serves them on --listen"),
 		opt("name", Serving, "Talon", text(&c.Name, nil), "the relay's `name` (NIP-11)"),
-		opt("description", Serving, "", text(&c.Description, nil), "what the relay is for, as a `sentence` (NIP-11); empty means what its policies say"),
+		opt("description", Serving, "", text(&c.Description, nil), "the purpose of the relay, as a `sentence` (NIP-11); empty means the texts of its policies"),
 		opt("software", Serving, "", text(&c.Software, webURL), "`URL` that identifies the software (NIP-11); empty means the page of this relay, which names it"),
 		opt("contact", Serving, "", text(&c.Contact, nil), "`address` of the operator, such as mailto:me@example.com (NIP-11)"),
 		opt("known", Serving, "", pubkeys(&c.Known), "`keys` with commas between them, npub or hex: of people who have a part of all shared limits that strangers cannot use, beside the operator and the people of repositories that were served for seven days"),
-		opt("operators", Serving, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),
-		opt("moderators", Serving, "", pubkeys(&c.Moderators), "`keys` with commas between them, npub or hex: of people who may ban events and authors through the management API (NIP-86)"),
+		opt("operators", Deciding, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),
+		opt("moderators", Deciding, "", pubkeys(&c.Moderators), "`keys` with commas between them, npub or hex: of people who may ban events and authors through the management API (NIP-86)"),
+		opt("reporters", Deciding, "", pubkeys(&c.Reporters), "`keys` with commas between them, npub or hex: of people whose reports (NIP-56) are stored, and fill the queue of talon moderate queue, beside operators and moderators"),
 		opt("pubkey", Serving, "", pubkey(&c.PubKey), "the operator's `key`, npub or hex (NIP-11)"),
 		opt("icon", Serving, "", text(&c.Icon, nil), "`URL` of a picture of the relay (NIP-11)"),
 		opt("auth-challenge", Serving, "demand", enum(&c.AuthChallenge, "connect", "demand"), "when clients get the challenge of NIP-42: as soon as they `connect`, or on demand, before the first answer that says auth-required"),

@@ -27,7 +27,9 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/moderation"
+	"talon/host/moderation/reports"
 	"talon/internal/recent"
 )
 
@@ -50,6 +52,7 @@ type Config struct {
 	Domains []string
 
 	Log      *moderation.Log
+	Queue    func(ctx context.Context, limit int) ([]reports.Item, error) // what waits for a decision
 	Moderate func(ctx context.Context, rows []moderation.Row) (added []moderation.Row, err error)
 	Verify   func(*host.Event) error
 	Now      func() time.Time
@@ -74,6 +77,14 @@ const (
 )
 
 func (r role) String() string { return [...]string{"nobody", "moderator", "operator"}[r] }
+
+// Bounds returns the rows of the table of bounds.
+func Bounds() []bound.Spec {
+	return []bound.Spec{{
+		Name: "authorizations of NIP-86 that were used", Unit: "events", Total: maxUsed,
+		Yields: "the oldest; only those that keys with a role have signed count",
+	}}
+}
 
 // New returns a handler.
 func New(cfg Config) *Handler {
@@ -144,7 +155,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
-	key, auth, err := h.claimed(r)
+	key, auth, err := h.signed(r)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +163,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, failure{http.StatusRequestEntityTooLarge, fmt.Errorf("the body cannot be read, or has more than %d bytes", maxBody)}
 	}
-	if err := h.authorize(r, auth, body); err != nil {
+	if err := h.acceptOnce(auth, body); err != nil {
 		return nil, err
 	}
 	var ask request
@@ -169,6 +180,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, badRequest("unknown method %.40q: supportedmethods lists those that there are", ask.Method)
 	case h.roleOf(key) < m.role:
 		return nil, failure{http.StatusForbidden, fmt.Errorf("method %s needs the role %s, this key is a %s", ask.Method, m.role, h.roleOf(key))}
+	}
+	if m.queue {
+		return h.queue(r.Context())
 	}
 	if m.list != nil {
 		return m.list(h.cfg.Log, h.cfg.Now().Unix()), nil

@@ -20,6 +20,7 @@ import (
 
 	"talon/host"
 	"talon/host/moderation"
+	"talon/host/moderation/reports"
 )
 
 // world is a handler, and the log that it writes.
@@ -43,6 +44,9 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: time.Unix(1_700_000_000, 0)}
 	h := New(Config{
 		Operators: []host.PubKey{owner}, Moderators: []host.PubKey{helper, owner}, Log: &w.log,
+		Queue: func(context.Context, int) ([]reports.Item, error) {
+			return []reports.Item{{Target: moderation.EventTarget(host.ID{1}), Type: "spam", Reason: "look"}, {Target: moderation.AuthorTarget(owner)}}, nil
+		},
 		Moderate: func(_ context.Context, list []moderation.Row) ([]moderation.Row, error) {
 			for i := range list {
 				if err := list[i].Check(); err != nil {
@@ -337,6 +341,35 @@ func TestForwarded(t *testing.T) {
 		got.Body.Close()
 		if got.StatusCode != want {
 			t.Errorf("a request for %s: %s, want %d", name, got.Status, want)
+		}
+	}
+}
+
+// unreadable is the body of a stranger.
+type unreadable struct{ t *testing.T }
+
+func (u unreadable) Read([]byte) (int, error) {
+	u.t.Error("the server reads the body of a stranger")
+	return 0, errors.New("not read")
+}
+
+// TestBodiesOfStrangers names the key of an operator without its signature: the server does not read
+// the body, so strangers cannot fill memory with bodies that come slowly.
+func TestBodiesOfStrangers(t *testing.T) {
+	w := newWorld(t)
+	for name, e := range map[string]*host.Event{
+		"a forged event": {PubKey: owner, Kind: kindAuth, CreatedAt: w.now.Unix(), Content: "forged", Tags: host.Tags{{"u", w.server.URL + "/"}, {"method", "POST"}}},
+		"an old event":   {PubKey: owner, Kind: kindAuth, CreatedAt: 1, Tags: host.Tags{{"u", w.server.URL + "/"}, {"method", "POST"}}},
+	} {
+		e.JSON = e.AppendJSON(nil)
+		r := httptest.NewRequest(http.MethodPost, w.server.URL+"/", unreadable{t})
+		local := w.server.Listener.Addr()
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local))
+		r.Header.Set("Content-Type", ContentType)
+		r.Header.Set("Authorization", "Nostr "+base64.StdEncoding.EncodeToString(e.JSON))
+		got := httptest.NewRecorder()
+		if w.server.Config.Handler.ServeHTTP(got, r); got.Code != http.StatusUnauthorized {
+			t.Errorf("%s: status %d, want 401", name, got.Code)
 		}
 	}
 }

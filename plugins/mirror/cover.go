@@ -221,6 +221,13 @@ func (s *mirror) heard(r *relay) layers.Items {
 // a live subscription would exclude new events with old dates.
 func (s *mirror) listen(r *relay) {
 	p := r.peer
+	if r.secondLevel != layers.NoSecondLevel && r.secondLevel != p.SecondLevel {
+		p.SecondLevel = r.secondLevel
+		p.Reannounce(live)
+		if r.moreSecondLevel {
+			p.Fetch(layers.AllSecondLevel, layers.Fetching{Purpose: strategy.PurposeStartup, Holdings: true})
+		}
+	}
 	want, open := s.heard(r), p.Listening()
 	more := layers.Plan(want, open, layers.Items{})
 	s.Spend(100 + (want.Len()+open.Len())/10)

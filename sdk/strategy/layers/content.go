@@ -8,13 +8,17 @@ import (
 
 // Content is the content of a subscription or a fetch.
 type Content struct {
-	Announcements bool // layer 1: kinds 30617 and 30618
+	Announcements bool // layer 1: kinds 30617 and 30618, and what tags only comments (see [SecondLevel])
 	Items         Items
 	All           bool // whatever the relay has
+	SecondLevel   bool // with All: only deletions and reactions
 }
 
 // Everything is all content of a relay. It is only fetched, never tracked.
 var Everything = Content{All: true}
+
+// AllSecondLevel is all deletions and reactions of a relay. It is only fetched, never tracked.
+var AllSecondLevel = Content{All: true, SecondLevel: true}
 
 // Announcements is layer 1.
 var Announcements = Content{Announcements: true}
@@ -24,7 +28,9 @@ func Of(items Items) Content { return Content{Items: items} }
 
 func (c Content) empty() bool { return !c.All && !c.Announcements && c.Items.Empty() }
 
-func (c Content) clone() Content { return Content{c.Announcements, c.Items.Clone(), c.All} }
+func (c Content) clone() Content {
+	return Content{c.Announcements, c.Items.Clone(), c.All, c.SecondLevel}
+}
 
 // parts are the filters of a chunk: one for each of the tags a, A and q, or e, E
 // and q. Layer 1, and all that a relay has, have the first of them.
@@ -32,15 +38,33 @@ type parts uint8
 
 const allParts parts = 7
 
-func (c Content) parts(which parts) parts {
-	if c.Announcements || c.All {
+// parts returns the parts of content that chunk has returned.
+func (p *Peer) parts(c Content, which parts) parts {
+	switch {
+	case c.Announcements && p.SecondLevel != NoSecondLevel:
+		return 3
+	case c.Announcements || c.All:
 		return 1
 	}
 	return which
 }
 
+// SecondLevel says which deletions and reactions (kinds 5 and 7) layer 1 asks for. Layers 2 and 3
+// bring those that tag a repository or a root event. Others tag only a comment. Live subscriptions
+// ask for deletions alone: layer 3 would bring each reaction to a root event once more.
+type SecondLevel uint8
+
+// Which of them.
+const (
+	NoSecondLevel    SecondLevel = iota
+	GitSecondLevel               // those with a tag k of a kind of git events
+	WholeSecondLevel             // all of the relay
+)
+
 var (
 	announcementKinds = []uint32{30617, 30618}
+	secondLevelKinds  = []uint32{5, 7}
+	commentKinds      = []string{"1111", "1617", "1618", "1619", "1621", "1622", "1630", "1631", "1632", "1633", "30617", "30618"}
 	repoTags          = [3]string{"a", "A", "q"}
 	rootTags          = [3]string{"e", "E", "q"}
 )
@@ -58,7 +82,7 @@ type shape struct {
 func (x *Index) chunk(c *Content, s shape) Content {
 	if c.All {
 		c.All = false
-		return Everything
+		return Content{All: true, SecondLevel: c.SecondLevel}
 	}
 	if c.Announcements {
 		c.Announcements = false
@@ -86,15 +110,18 @@ const rootBytes = 68
 
 // writer makes filters. It is reused: its results are valid until the next reset.
 type writer struct {
-	filters []strategy.Filter
-	tags    []strategy.TagFilter
-	values  []string
-	hexes   strategy.Hexes
-	count   int // values written, as often as they are in filters
-	size    int // bytes of them
+	secondLevel SecondLevel // of layer 1
+	live        bool        // the filters are for a live subscription
+	filters     []strategy.Filter
+	tags        []strategy.TagFilter
+	values      []string
+	hexes       strategy.Hexes
+	count       int // values written, as often as they are in filters
+	size        int // bytes of them
 }
 
-func (w *writer) reset() {
+func (w *writer) reset(l SecondLevel, live bool) {
+	w.secondLevel, w.live = l, live
 	// A filter points into tags and values. If these grow, older filters keep the old memory.
 	w.filters, w.tags, w.values = w.filters[:0], w.tags[:0], w.values[:0]
 	w.hexes.Reset()
@@ -104,14 +131,36 @@ func (w *writer) reset() {
 // add appends the filters of content that chunk has returned.
 func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int64) {
 	if c.All {
-		w.filters = append(w.filters, strategy.Filter{Since: since, Until: until[0]})
+		f := strategy.Filter{Since: since, Until: until[0]}
+		if c.SecondLevel {
+			f.Kinds = secondLevelKinds
+		}
+		w.filters = append(w.filters, f)
 		w.size += 40
 		return
 	}
 	if c.Announcements {
-		w.filters = append(w.filters, strategy.Filter{Kinds: announcementKinds, Since: since, Until: until[0]})
-		w.count += 2
-		w.size += 40
+		if which&1 != 0 {
+			w.filters = append(w.filters, strategy.Filter{Kinds: announcementKinds, Since: since, Until: until[0]})
+			w.count += 2
+			w.size += 40
+		}
+		if which&2 != 0 {
+			f := strategy.Filter{Kinds: secondLevelKinds, Since: since, Until: until[1]}
+			if w.live {
+				f.Kinds = secondLevelKinds[:1]
+			}
+			if w.secondLevel == GitSecondLevel {
+				at := len(w.tags)
+				w.tags = append(w.tags, strategy.TagFilter{Name: "k", Values: commentKinds})
+				f.Tags = w.tags[at : at+1 : at+1]
+				w.count += len(commentKinds)
+				w.size += 100
+			}
+			w.filters = append(w.filters, f)
+			w.count += len(f.Kinds)
+			w.size += 40
+		}
 		return
 	}
 	start, names := len(w.values), &repoTags
