@@ -1,5 +1,5 @@
 // Package gitread reads git repositories for pages: refs, trees, files, commits, their history and
-// what changed between them.
+// the differences between them.
 //
 // Strangers ask, so each question has a bound of time, memory and output. There are four ways to an
 // answer, the cheapest first:
@@ -19,10 +19,10 @@
 //
 //  1. A repository shows only what its own refs reach. Objects that it shares with others of its
 //     identifier are not found by their ids otherwise.
-//  2. Whoever calls has checked that the repository may be seen. Caches are by object id, and are
+//  2. The caller has checked that the repository may be seen. Caches are by object id, and are
 //     asked only for a [Repository].
-//  3. Answers are those of git: the history of a path, and the last change of an entry, are what
-//     git log has.
+//  3. Answers equal those of git: the history of a path and the last change of an entry equal
+//     git log's.
 package gitread
 
 import (
