@@ -345,8 +345,20 @@ func (q *question) forPRs(pr *grasp.PullRequest) bool {
 
 // Push refuses what goes to a read-only archive, or to a repository that the
 // operator denies. Whether a state event allows the rest is the relay's to say, and of
-// a repository at more places than are read, all.
+// a repository at more places than are read, all. Limits of bytes hold for each push that is
+// not refused.
 func (s *service) Push(in policy.PushInput) policy.Verdict {
+	if in.Fetch() {
+		return policy.Pass().Within(s.authorBytes, s.repositoryBytes)
+	}
+	v := s.decidePush(in)
+	if v.Action == policy.ActionPass {
+		v = v.Within(s.authorBytes, s.repositoryBytes)
+	}
+	return v
+}
+
+func (s *service) decidePush(in policy.PushInput) policy.Verdict {
 	repo, ok := grasp.ParseRepo(in.Repo())
 	switch {
 	case !ok || !askable(repo.Identifier):

@@ -18,14 +18,15 @@ import (
 type Store struct {
 	stored, held []*host.Event // newest first
 	byID         map[host.ID]*host.Event
+	usage        map[string]manifest.VectorUsage // that a question says
 }
 
 // with returns a store that also has what a question says.
 func (s *Store) with(v *manifest.Vector) *Store {
-	if len(v.Stored) == 0 && len(v.Held) == 0 {
+	if len(v.Stored) == 0 && len(v.Held) == 0 && len(v.Usage) == 0 {
 		return s
 	}
-	all := &Store{byID: map[host.ID]*host.Event{}}
+	all := &Store{byID: map[host.ID]*host.Event{}, usage: v.Usage}
 	for i := range v.Stored {
 		all.stored = append(all.stored, eventOf(&v.Stored[i]))
 	}
@@ -54,6 +55,24 @@ func (s *Store) Get(_ context.Context, id host.ID) ([]byte, error) {
 
 func (s *Store) Query(_ context.Context, f host.Filter) ([][]byte, error) {
 	return query(s.stored, &f), nil
+}
+
+// Usage returns what the question says, else what the stored events take.
+func (s *Store) Usage(_ context.Context, keys ...host.UsageKey) ([]host.Usage, error) {
+	list := make([]host.Usage, len(keys))
+	for i, key := range keys {
+		if u, ok := s.usage[key.Name()]; ok {
+			list[i] = host.Usage(u)
+			continue
+		}
+		for _, e := range s.stored {
+			of, _ := host.UsageOfEvent(e)
+			if of == key || host.UsageOfAuthor(e.PubKey) == key {
+				list[i].Add(host.Usage{Events: 1, Bytes: int64(len(e.JSON))})
+			}
+		}
+	}
+	return list, nil
 }
 
 func (s *Store) Referenced(_ context.Context, idOrAddress string) (bool, error) {

@@ -128,7 +128,7 @@ func TestGraspWithinItsBudget(t *testing.T) {
 		{"a deletion of 7,000 events", nil, nil, graspEvent(5, 5, manyTags(7000, "e %064x")...), "reject unrelated"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			relay.vectorFacts = vectorFacts{test.stored, test.held}
+			relay.vectorFacts = vectorFacts{stored: test.stored, held: test.held}
 			request := new(Request).Admit(&host.Item{Event: test.event, Source: &host.Source{}}, now)
 			for range rounds {
 				ruling, fuel, err := m.Rule(t.Context(), Admit, request, relay, now, "client")

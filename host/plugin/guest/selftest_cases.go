@@ -31,7 +31,7 @@ func (m *Module) selfTests(sets Sets) ([]*selfTest, error) {
 		for _, p := range probes()[f] {
 			tests = append(tests, &selfTest{
 				name: fmt.Sprintf("probe %q", p.name), function: f, request: p.request, decode: p.decode,
-				now: manifest.VectorNow, facts: newVectorFacts(nil, nil), sets: sets,
+				now: manifest.VectorNow, facts: newVectorFacts(nil, nil, nil), sets: sets,
 			})
 		}
 	}
@@ -46,7 +46,7 @@ func (m *Module) selfTests(sets Sets) ([]*selfTest, error) {
 			return nil, fmt.Errorf("vector %q: %w", v.Name, err)
 		}
 		test := &selfTest{
-			name: fmt.Sprintf("vector %q", v.Name), request: request, now: v.Now, facts: newVectorFacts(v.Stored, v.Held),
+			name: fmt.Sprintf("vector %q", v.Name), request: request, now: v.Now, facts: newVectorFacts(v.Stored, v.Held, v.Usage),
 			vector: v, config: encodeConfig(settings, host.Service(v.At())), sets: vectorSets(v.Sets),
 		}
 		for _, f := range m.functions {

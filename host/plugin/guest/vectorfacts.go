@@ -10,13 +10,16 @@ import (
 )
 
 // vectorFacts is a store that holds what a vector says, and a purgatory.
-type vectorFacts struct{ stored, held vectorEvents }
+type vectorFacts struct {
+	stored, held vectorEvents
+	usage        map[string]manifest.VectorUsage
+}
 
 // vectorEvents are the events of one of them.
 type vectorEvents []*host.Event
 
-func newVectorFacts(stored, held []manifest.VectorEvent) *vectorFacts {
-	return &vectorFacts{newVectorEvents(stored), newVectorEvents(held)}
+func newVectorFacts(stored, held []manifest.VectorEvent, usage map[string]manifest.VectorUsage) *vectorFacts {
+	return &vectorFacts{newVectorEvents(stored), newVectorEvents(held), usage}
 }
 
 func newVectorEvents(list []manifest.VectorEvent) vectorEvents {
@@ -34,6 +37,13 @@ func newVectorEvents(list []manifest.VectorEvent) vectorEvents {
 
 func (f *vectorFacts) Get(_ context.Context, id host.ID) ([]byte, error) {
 	return f.stored.get(id), nil
+}
+
+func (f *vectorFacts) Usage(_ context.Context, keys ...host.UsageKey) (list []host.Usage, err error) {
+	for _, key := range keys {
+		list = append(list, host.Usage(f.usage[key.Name()]))
+	}
+	return list, nil
 }
 
 func (f *vectorFacts) Held(_ context.Context, id host.ID) ([]byte, error) { return f.held.get(id), nil }
