@@ -62,7 +62,7 @@ func (p *Pipeline) withinLimits(ctx context.Context, e *entry, ruling *host.Ruli
 
 // overQuota refuses an event of an author who has used up the limit.
 func overQuota(used host.Usage, limit int64) *host.Verdict {
-	return &host.Verdict{Code: host.Rejected, Reason: "blocked: " + host.QuotaText("your events and git data take", used.Total(), limit)}
+	return &host.Verdict{Code: host.Rejected, Reason: "blocked: " + host.QuotaText("your events and git data take", used.Total(), limit) + ", and this event adds more than is left"}
 }
 
 // overQuota checks an event against the limit of its author, with all that the batch has written.
@@ -70,14 +70,14 @@ func (b *batch) overQuota(e *entry) *host.Verdict {
 	if e.quota.limit == 0 || e.hold != nil || !b.open() {
 		return nil
 	}
-	author := e.item.Event.PubKey
+	author := host.UsageOfAuthor(e.item.Event.PubKey)
 	used, known := b.used[author]
 	if !known {
-		if used, b.err = b.tx.AuthorUsage(author); b.err != nil {
+		if used, b.err = b.tx.AuthorUsage(e.item.Event.PubKey); b.err != nil {
 			return nil
 		}
 		if b.used == nil {
-			b.used = make(map[host.PubKey]host.Usage)
+			b.used = make(map[host.UsageKey]host.Usage)
 		}
 		b.used[author] = used
 	}
@@ -93,9 +93,10 @@ func (b *batch) use(e *host.Event, out *host.Outcome) {
 		return
 	}
 	change := func(e *host.Event, events int64) {
-		if u, known := b.used[e.PubKey]; known {
+		author := host.UsageOfAuthor(e.PubKey)
+		if u, known := b.used[author]; known {
 			u.Add(host.Usage{Events: events, Bytes: events * int64(len(e.JSON))})
-			b.used[e.PubKey] = u
+			b.used[author] = u
 		}
 	}
 	if out.Code == host.Stored {

@@ -40,7 +40,7 @@ func TestAuthorQuota(t *testing.T) {
 		case got.verdict.Code == host.Stored:
 			stored++
 		case got.verdict.Code != host.Rejected || !strings.HasPrefix(got.verdict.Reason, "blocked: your events and git data take ") ||
-			!strings.HasSuffix(got.verdict.Reason, " of the "+host.BytesText(limit)+" that this relay allows"):
+			!strings.HasSuffix(got.verdict.Reason, " of the "+host.BytesText(limit)+" that this relay allows, and this event adds more than is left"):
 			t.Errorf("got %v", got.verdict)
 		}
 	}

@@ -29,7 +29,7 @@ type batch struct {
 	networks  map[host.ID]netip.Prefix // that sent what was held
 	brought   []*host.Item             // first copies of events from clients
 
-	used map[host.PubKey]host.Usage // of authors near their limits, with what the batch has written
+	used map[host.UsageKey]host.Usage // of authors near their limits, with what the batch has written
 }
 
 type answer struct {
