@@ -19,8 +19,8 @@ import (
 	"talon/sdk/abi"
 )
 
-// TestGuides follows the guides to the letter, from an empty folder beside the
-// repository to a relay in which the module decides. Then it asks the module often.
+// TestGuides follows the guides to the letter, from an empty folder next to the repository to a
+// relay in which the module decides. Then it sends the module many requests.
 func TestGuides(t *testing.T) {
 	if race.Detector {
 		t.Skip("the race detector has nothing to watch in compilers")
@@ -74,8 +74,7 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// beside makes an empty folder beside one named talon, which is this repository after
-// make build.
+// beside makes an empty folder next to one named talon, which is this repository after make build.
 func beside(t *testing.T, name string) string {
 	t.Helper()
 	root, err := filepath.Abs("..")

@@ -1,10 +1,10 @@
 // Package examples holds the smallest useful module of each world, from which
 // talon plugin new begins, and larger ones. docs/README.md lists them.
 //
-// Its tests are for the examples in other languages than Go: the same policy in each
-// must pass the same vectors, and decide alike whatever it is asked. They skip, and say
-// so, where a compiler is missing. They hold the documentation as well: what the guides
-// say is done to the letter, links lead somewhere, tables are those of the schema.
+// Its tests cover the examples in languages other than Go: the same policy in each language must
+// pass the same vectors, and give the same answers to any request. A test without its compiler
+// skips, and says so. Other tests check the documentation: they follow the guides to the letter,
+// look up the links, and compare tables with the schema.
 package examples
 
 import "embed"

@@ -443,8 +443,8 @@ func TestWasmOptInPath(t *testing.T) {
 	}
 }
 
-// gaveUp reports whether a module ended itself, as it should when a request is
-// malformed. What a Go guest does after a panic the host does not let it.
+// gaveUp reports whether a module ended itself, as it should when a request is malformed. The host
+// does not let a Go guest go on after a panic.
 func gaveUp(err error) bool {
 	var f *guest.Failure
 	return errors.As(err, &f) && (f.Cause == guest.CauseTrap || f.Cause == guest.CauseExit || f.Cause == guest.CauseHost)

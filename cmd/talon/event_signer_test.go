@@ -4,12 +4,14 @@ import (
 	"context"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nbd-wtf/go-nostr"
+	"github.com/nbd-wtf/go-nostr/nip04"
 	"github.com/nbd-wtf/go-nostr/nip46"
 )
 
@@ -22,6 +24,7 @@ type bunker struct {
 	mu      sync.Mutex // guards the fields below
 	clients map[string]bool
 	asked   []string // methods
+	old     bool     // it knows NIP-04 only
 	change  func(method string, resp *nip46.Response) (answer bool)
 }
 
@@ -63,6 +66,12 @@ func startBunker(t *testing.T, relay string) *bunker {
 }
 
 func (b *bunker) handle(ctx context.Context, relay *nostr.Relay, keeps *nip46.StaticKeySigner, e *nostr.Event) {
+	b.mu.Lock()
+	old := b.old
+	b.mu.Unlock()
+	if old && !strings.Contains(e.Content, "?iv=") {
+		return // it cannot read NIP-44
+	}
 	req, resp, answer, err := keeps.HandleRequest(ctx, e)
 	if err != nil {
 		b.t.Errorf("the signer does not understand a request: %v", err)
@@ -78,6 +87,12 @@ func (b *bunker) handle(ctx context.Context, relay *nostr.Relay, keeps *nip46.St
 		}
 		session, _ := keeps.GetSession(e.PubKey)
 		if _, answer, err = session.MakeResponse(resp.ID, e.PubKey, resp.Result, errorOf(resp)); err == nil {
+			err = answer.Sign(key("alice"))
+		}
+	}
+	if old && err == nil {
+		session, _ := keeps.GetSession(e.PubKey)
+		if answer.Content, err = nip04.Encrypt(resp.String(), session.SharedKey); err == nil {
 			err = answer.Sign(key("alice"))
 		}
 	}
@@ -100,6 +115,13 @@ func errorOf(r nip46.Response) error {
 	return signerError(r.Error)
 }
 
+// oldEncryption makes the signer know NIP-04 only.
+func (b *bunker) oldEncryption(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.old = on
+}
+
 // answers sets how requests are answered, nil for as they should be, and forgets those of before.
 func (b *bunker) answers(change func(method string, resp *nip46.Response) bool) {
 	b.mu.Lock()
@@ -107,10 +129,12 @@ func (b *bunker) answers(change func(method string, resp *nip46.Response) bool) 
 	b.change, b.asked = change, nil
 }
 
+// requests returns the methods that were asked for. A request that was sent twice, to a signer that
+// was silent for a while, counts once.
 func (b *bunker) requests() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return strings.Join(b.asked, " ")
+	return strings.Join(slices.Compact(b.asked), " ")
 }
 
 // url is what a person copies from the signer.
@@ -157,6 +181,13 @@ func TestRemoteSigner(t *testing.T) {
 	if got := b.requests(); got != "get_public_key sign_event" {
 		t.Errorf("the second command asked %q", got)
 	}
+
+	// A signer that is older than NIP-44 gets what it can read.
+	b.oldEncryption(true)
+	if out := run("sign", "--signer", b.url("once"), "--content", "old"); !strings.Contains(out, `"old"`) {
+		t.Errorf("a signer with NIP-04 signed %s", out)
+	}
+	b.oldEncryption(false)
 
 	// All the commands that sign.
 	t.Setenv(signerVar, b.url(""))
@@ -213,10 +244,10 @@ func TestRemoteSigner(t *testing.T) {
 	}
 
 	// A person must approve: the command says so, and does not wait for ever.
-	signTime = 4 * time.Second
+	signTime = time.Second
 	b.answers(func(method string, _ *nip46.Response) bool { return method != "sign_event" })
 	out, err := alice.event("sign", "--content", "x")
-	if err == nil || !strings.Contains(err.Error(), "did not answer within 4s (sign_event)") || !strings.Contains(out, "approve the request (sign_event) there") {
+	if err == nil || !strings.Contains(err.Error(), "did not answer within 1s (sign_event)") || !strings.Contains(out, "approve the request (sign_event) there") {
 		t.Errorf("a signer that does not answer: %v\n%s", err, out)
 	}
 	signTime = before

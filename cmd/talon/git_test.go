@@ -26,7 +26,7 @@ import (
 
 // gitAs runs git as somebody without a configuration.
 func gitAs(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
+	cmd := patient("git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -374,11 +375,24 @@ func (s *process) metric(t testing.TB, name string) float64 {
 	return sum
 }
 
+// patient returns a command that fails if it takes longer than the patience of the tests. A
+// command in Go then writes the stacks of its goroutines.
+func patient(name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error {
+		defer cancel()
+		return cmd.Process.Signal(syscall.SIGQUIT)
+	}
+	cmd.WaitDelay = stall
+	return cmd
+}
+
 // talon runs a command to its end and returns what it wrote.
 func talon(t testing.TB, stdin io.Reader, args ...string) (stdout string, err error) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	cmd := exec.Command("talon", args...)
+	cmd := patient("talon", args...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = environ()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut

@@ -1,6 +1,6 @@
-// Command allow-rate is a policy that accepts the authors on a list, each a number of
-// events in a minute. The same policy in C, Rust and AssemblyScript stands beside
-// it; all of them have the same manifest.
+// Command allow-rate is a policy that accepts events of the authors on a list, a limited number of
+// each in a minute. The folders allow-rate-c, allow-rate-rust and allow-rate-assemblyscript have
+// the same policy in other languages, with the same manifest.
 package main
 
 import (

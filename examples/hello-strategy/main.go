@@ -1,5 +1,5 @@
-// Command hello-strategy is the smallest useful strategy: it connects to the
-// relays that repositories name, and subscribes to what tags these repositories.
+// Command hello-strategy is the smallest useful strategy: it connects to the relays that
+// repositories name, and subscribes to events that tag these repositories.
 package main
 
 import (
@@ -159,8 +159,8 @@ func (h *hello) set(repo string, relays []string) {
 	}
 }
 
-// plan brings connections and subscriptions to what they should be: first what
-// ends, so that there is room. It reports whether one answer could hold it all.
+// plan adjusts connections and subscriptions. It ends some first, so that there is room. It reports
+// whether one answer could hold it all.
 func (h *hello) plan(out *strategy.Actions) bool {
 	relays := make([]*relay, 0, len(h.relays))
 	for _, r := range h.relays {
@@ -203,9 +203,9 @@ func (h *hello) plan(out *strategy.Actions) bool {
 	return true
 }
 
-// subscribe ends what another strategy has open on a relay, and opens again what
-// has changed: a subscription takes the place of one with the same id. It reports
-// whether the answer could hold it all.
+// subscribe ends the subscriptions of another strategy on a relay, and reopens those that have
+// changed: a subscription replaces one with the same id. It reports whether the answer could hold
+// it all.
 func (h *hello) subscribe(r *relay, out *strategy.Actions) bool {
 	for len(r.stale) > 0 {
 		if !h.fits(out, len(r.url)+len(r.stale[0])) {

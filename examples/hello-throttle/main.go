@@ -62,7 +62,7 @@ func (h *hello) After(in throttle.AfterInput) throttle.AfterAnswer {
 	return throttle.AfterAnswer{Delay: min(delay, throttle.Day), Health: throttle.Degraded}
 }
 
-// Pick serves whoever was served longest ago, so that all get their turn.
+// Pick picks the repository that was served longest ago, so that all get their turn.
 func (h *hello) Pick(in throttle.PickInput) throttle.PickAnswer {
 	best, oldest := 0, int64(-1)
 	i := 0

@@ -32,14 +32,14 @@ func (members) Admit(in policy.Input) policy.Verdict {
 	return policy.Accept().By("member")
 }
 
-// Query passes what members ask: other policies may still refuse it.
+// Query passes the queries of members: other policies may still refuse them.
 func (members) Query(in policy.QueryInput) policy.Verdict {
 	v, _ := check(in.Facts, in.Client().Keys())
 	return v
 }
 
-// check reports whether one of the keys that a client has proven is a member's, and
-// what to answer if none is.
+// check reports whether one of the keys that a client has proven is a member's. It also returns the
+// answer if none is.
 func check(facts policy.Facts, keys abi.BytesIter) (policy.Verdict, bool) {
 	proven := false
 	for keys.Next() {

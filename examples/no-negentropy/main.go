@@ -1,6 +1,5 @@
-// Command no-negentropy is a strategy for relays that do not speak NIP-77, or in whose
-// answers to it one does not trust: it asks by REQ alone. One subscription brings what
-// is stored and stays open for what is new.
+// Command no-negentropy is a strategy for relays without NIP-77, or with wrong answers to it: it
+// asks by REQ alone. One subscription brings stored events, and stays open for new ones.
 //
 // Where a relay cuts an answer short, package layers fetches the rest page by page.
 package main
@@ -34,10 +33,10 @@ func (s *plain) Configure(cfg strategy.Config) error {
 	return nil
 }
 
-// all asks for what is stored and what is new.
+// all asks for stored and new events.
 func all(purpose uint32) layers.Opening { return layers.Opening{Purpose: purpose, Track: true} }
 
-// Fresh begins with a relay, and once a day again, for what is late.
+// Fresh starts with a relay, and again once a day for late events.
 func (s *plain) Fresh(p *layers.Peer, purpose uint32) {
 	s.After(p, layers.Daily, strategy.Day)
 	p.Forget()
@@ -45,13 +44,13 @@ func (s *plain) Fresh(p *layers.Peer, purpose uint32) {
 	p.Open(layers.Of(p.Plan()), all(purpose))
 }
 
-// Resume asks a relay that was away for a while for what was missed.
+// Resume asks a relay for the events that were missed during an absence.
 func (s *plain) Resume(p *layers.Peer, since int64) {
 	p.Reopen(layers.Opening{Since: since, Purpose: strategy.PurposeReconnect}, all(strategy.PurposeStartup))
 }
 
-// New asks for what has become wanted. When there would be too many filters, all that
-// is here is opened again from now on, and the rest is asked for again.
+// New asks for newly wanted items. If that needs too many filters, it reopens everything with
+// since, and asks again for the pending items.
 func (s *plain) New(p *layers.Peer, items layers.Items) {
 	if p.Crowded(items, maxFilters, false) {
 		p.Reopen(layers.Opening{Since: s.Since(), Purpose: strategy.PurposeLive}, all(strategy.PurposeStartup))

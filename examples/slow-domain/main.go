@@ -110,7 +110,7 @@ func usual(in throttle.AfterInput) throttle.AfterAnswer {
 
 func (s *slow) Pick(in throttle.PickInput) throttle.PickAnswer { return throttle.InTurn(in) }
 
-// Tick leaves clients what the operator gives them.
+// Tick leaves the operator's limits unchanged.
 func (s *slow) Tick(in throttle.TickInput) throttle.TickAnswer {
 	if in.Current == in.Most {
 		return throttle.Keep()

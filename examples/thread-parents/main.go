@@ -1,6 +1,6 @@
-// Command thread-parents is a policy that completes threads: whoever brings an event
-// that a stored event refers to may store it. It stands late in the chain, so that
-// policies before it refuse what must not come in.
+// Command thread-parents is a policy that completes threads. It accepts an event that a stored
+// event refers to, from any client. It belongs late in the chain, so that earlier policies refuse
+// unwanted events.
 package main
 
 import (

@@ -1,8 +1,8 @@
-// Command three-relays is a strategy that follows our repositories on three relays at
-// most, which the operator names; it connects to no other, whatever announcements say.
+// Command three-relays is a strategy that follows our repositories on at most three relays, which
+// the operator names. It ignores other relays in announcements.
 //
-// What a strategy has to keep account of is kept by package layers. What is left is a
-// flow: what to ask a relay for when it is connected, and when more is wanted of it.
+// Package layers does the bookkeeping of a strategy. The rest is a flow: the requests to a relay
+// after it is connected, and after more is wanted from it.
 package main
 
 import (
@@ -48,8 +48,8 @@ func (s *three) Configure(cfg strategy.Config) error {
 	return nil
 }
 
-// Fresh begins with a relay, and once a day again: what is new comes live, what is
-// stored by negentropy if the relay can.
+// Fresh starts with a relay, and again once a day. New events come live, stored ones by negentropy
+// if the relay has it.
 func (s *three) Fresh(p *layers.Peer, purpose uint32) {
 	s.After(p, layers.Daily, strategy.Day)
 	p.Forget()
@@ -60,7 +60,7 @@ func (s *three) Fresh(p *layers.Peer, purpose uint32) {
 // Resume compares everything: with three relays, that is cheap.
 func (s *three) Resume(p *layers.Peer, _ int64) { s.Fresh(p, strategy.PurposeReconnect) }
 
-// New asks for what has become wanted, such as comments on an issue that just came.
+// New asks for newly wanted items, such as comments on an issue that just came.
 func (s *three) New(p *layers.Peer, items layers.Items) {
 	if p.Crowded(items, maxFilters, true) {
 		s.Fresh(p, strategy.PurposeStartup)

@@ -77,8 +77,12 @@ func (c *Core) copyModeration(ctx context.Context) error {
 
 // newEnforcer returns what carries out the moderation log.
 func (c *Core) newEnforcer(purged func(ctx context.Context, repo host.Address) error) *enforce.Enforcer {
+	var delay time.Duration
+	if c.Node != nil {
+		delay = enforce.NodeDelay
+	}
 	return enforce.New(enforce.Config{
-		Log: c.Moderation, Store: c.Store, Pipeline: c.Pipeline, Logger: c.log, Now: time.Now, Shared: c.Node != nil, Purged: purged,
+		Log: c.Moderation, Store: c.Store, Pipeline: c.Pipeline, Logger: c.log, Now: time.Now, Delay: delay, Purged: purged,
 	})
 }
 

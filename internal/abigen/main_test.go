@@ -88,8 +88,8 @@ func TestAnyMessageCanHaveAnotherField(t *testing.T) {
 	for _, typ := range []string{"string", "int64", "uint32", "bool", "double", "Origin"} {
 		more := string(text)
 		for _, m := range f.Types {
-			// That of a ref update is what callers have: a constraint of the request says so.
-			// HistoricDone has 15 fields: another one needs keys of two bytes.
+			// The struct of a ref update comes from the callers: a constraint of the request says
+			// so. HistoricDone has 15 fields. One more needs keys of two bytes.
 			full := slices.ContainsFunc(m.Fields, func(f *schema.Field) bool { return f.Number == 15 })
 			if full && m.Name != "HistoricDone" {
 				t.Fatalf("%s has no number left", m.Name)

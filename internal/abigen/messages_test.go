@@ -85,9 +85,9 @@ func descriptor(t testing.TB) protoreflect.FileDescriptor {
 
 var update = flag.Bool("update", false, "write testdata/messages.txt")
 
-// TestMessages reads what the encoders of sdk/abi write with another implementation of
-// protobuf and talon.proto. What it finds must be what testdata/messages.txt says, it must
-// write the same bytes, and the samples must have every field of every message.
+// TestMessages reads the output of the encoders of sdk/abi with another implementation of protobuf
+// and talon.proto. The result must equal testdata/messages.txt. Encoding it again must give the
+// same bytes. The samples must have every field of every message.
 func TestMessages(t *testing.T) {
 	golden, err := os.ReadFile("../../sdk/abi/testdata/messages.golden")
 	if err != nil {

@@ -292,13 +292,13 @@ func (r *rust) method(f *schema.Field, of string) {
 // inputs writes the enum of a strategy's inputs, and its reader.
 func (r *rust) inputs(t *schema.Type) {
 	r.uses["wire"] = true
-	r.p("\n/// What happened.\n#[non_exhaustive]\npub enum Input<'a> {")
+	r.p("\n/// An input of a strategy.\n#[non_exhaustive]\npub enum Input<'a> {")
 	for _, f := range t.Fields {
 		if m := r.Message(f); m != nil {
 			r.p("    %s(%s<'a>),", camel(f.Name), rustName(m.Marks, m.Name))
 		}
 	}
-	r.p("    /// What this version does not know.\n    Other,\n}")
+	r.p("    /// An input that this version does not know.\n    Other,\n}")
 	r.p("\nimpl<'a> Input<'a> {\n    pub(super) fn read(field: u32, data: &'a [u8]) -> Option<Self> {\n        Some(match field {")
 	for _, f := range t.Fields {
 		if m := r.Message(f); m != nil {

@@ -29,8 +29,8 @@ func TestWriteReplaces(t *testing.T) {
 	wantNames(t, dir, "x.toml")
 }
 
-// Whoever has the file open reads the old content to its end, and nobody sees a
-// part of the new.
+// TestWriteIsAtomic checks that a reader with the file open reads the old content to its end, and
+// that nobody sees a part of the new content.
 func TestWriteIsAtomic(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x")
 	texts := [][]byte{bytes.Repeat([]byte{'a'}, 1<<20), bytes.Repeat([]byte{'b'}, 1<<20)}

@@ -9,7 +9,8 @@ import (
 // item knows where it is.
 type item struct{ key, place int }
 
-// Whatever is pushed, changed and removed, items leave in order and know their places.
+// TestHeap pushes, changes and removes items at random. They must leave in order, and know their
+// places.
 func TestHeap(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	h := New(func(a, b *item) bool { return a.key < b.key }, func(x *item, place int) { x.place = place })

@@ -117,7 +117,7 @@ func TestReleaseFromOutside(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	// The sum database knows no release that is not public. For the others it needs a network.
+	// The sum database knows only public releases. For other modules it needs a network.
 	outside := user{c: c, dir: t.TempDir(), bin: t.TempDir()}
 	outside.env = append(os.Environ(), "GOPROXY=file://"+proxy+",file://"+strings.TrimSpace(c.run("go", "env", "GOMODCACHE"))+"/cache/download",
 		"GOSUMDB=off", "GOMODCACHE="+t.TempDir(), "GOFLAGS=-modcacherw -trimpath", "GOBIN="+outside.bin, "PATH="+outside.bin+":"+os.Getenv("PATH"))

@@ -5,7 +5,7 @@ package simclock
 
 import "talon/internal/heap"
 
-// Clock has the events that are to happen. Times are milliseconds. One goroutine uses it.
+// Clock has the future events. Times are milliseconds. One goroutine uses it.
 type Clock struct {
 	now    int64
 	events heap.Heap[event]
@@ -54,7 +54,7 @@ func (c *Clock) Step() {
 	e.do()
 }
 
-// RunUntil runs the events up to a time before [Never], and stands there.
+// RunUntil runs the events up to a time before [Never], and leaves the clock there.
 func (c *Clock) RunUntil(end int64) {
 	for c.Next() <= end {
 		c.Step()

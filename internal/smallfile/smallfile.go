@@ -1,5 +1,5 @@
-// Package smallfile reads files whose length is bounded, and that somebody else may change
-// meanwhile. It never waits: a pipe, a device or a folder in place of a file is an error.
+// Package smallfile reads files of bounded length that another process may change at the same time.
+// It never waits: a pipe, a device or a folder in place of a file is an error.
 package smallfile
 
 import (

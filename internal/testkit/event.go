@@ -72,8 +72,8 @@ type Signer struct {
 	PubKey host.PubKey
 }
 
-// NewSigner returns the signer whose secret key is n, 32 times. n is not 0 and
-// not 255, with which there is no key.
+// NewSigner returns the signer whose secret key is the byte n, 32 times. n must not be 0 or 255,
+// which give no valid key.
 func NewSigner(n byte) *Signer {
 	return SignerOf([32]byte(bytes.Repeat([]byte{n}, 32)))
 }

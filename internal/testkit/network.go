@@ -124,8 +124,8 @@ func Eventually(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// Pause sleeps before the next look at something that has been waited for so long already.
-// What takes long is looked at less often, and noticed a tenth later at most.
+// Pause sleeps before the next look at a condition, given the time waited so far. Looks become
+// rarer with time, and notice the change at most a tenth later.
 func Pause(waited time.Duration) {
 	time.Sleep(min(max(waited/10, time.Millisecond), 250*time.Millisecond))
 }

@@ -76,8 +76,8 @@ func (p *Postgres) Away(tb testing.TB, signal syscall.Signal, d time.Duration) {
 	start(tb)
 }
 
-// Kill ends the server, as Away does, and returns what starts it again. Nobody else may use it
-// meanwhile.
+// Kill ends the server, as Away does, and returns a function that starts it again. No other test
+// may use the server until then.
 func (p *Postgres) Kill(signal syscall.Signal) (start func(testing.TB)) {
 	p.mu.Lock()
 	p.kill(signal)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// WriteProgram writes a file that is to be run. No process begins meanwhile, which would
-// have it open for writing until it runs a program of its own: to run the file would fail
+// WriteProgram writes an executable file. No other process may start during the write: it would
+// have the file open for writing until it executes its program, and running the file would fail
 // with ETXTBSY.
 func WriteProgram(tb testing.TB, path, text string) {
 	tb.Helper()

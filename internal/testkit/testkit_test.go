@@ -99,7 +99,8 @@ func TestEventually(t *testing.T) {
 	}
 }
 
-// What never happens fails the test, and not only when go test ends all of them.
+// TestNever checks that waiting for an event that never happens fails the test before go test's own
+// limit.
 func TestNever(t *testing.T) {
 	for name, wait := range map[string]func(b *bounded){
 		"eventually": func(b *bounded) { Eventually(b, "never", func() bool { return false }) },

@@ -8,9 +8,9 @@
 //	min  the least number
 //	one  the strings that are allowed, with | between them
 //
-// Fields are structs, slices of structs, maps of structs by name, booleans, numbers,
-// strings, lists of integers or strings, and [Duration]. What a text does not say stays as
-// it is in the struct: read a second text to change the first.
+// A field is a struct, a slice or a map of structs, a boolean, a number, a string, a list of
+// integers or strings, or a [Duration]. A key that is missing in a text keeps its value in the
+// struct. So read a second text to change the values of the first.
 package tomlschema
 
 import (

@@ -1,13 +1,12 @@
-// Command adaptive is a throttle that learns from each domain how much it likes to
-// be asked. It begins carefully, lets in one request more for each row of answers
-// that came as fast as the domain can, and halves what it allows when the domain
-// answers 429 or 503, fails, or becomes slow (additive increase, multiplicative
-// decrease). What a server asks for by Retry-After is kept to.
+// Command adaptive is a throttle that learns how many requests each domain can take. It starts
+// with a low limit. The limit rises by one request after each row of answers at the domain's
+// usual speed. It falls to half when the domain answers 429 or 503, fails, or becomes slow
+// (additive increase, multiplicative decrease). The throttle always obeys Retry-After.
 //
 // Rounds for a repository, relays and clients are treated as by polite.
 //
-// What it has learned is in its memory. A swap or a restart begins carefully again;
-// what a domain asked for is in the host's hands and is not forgotten.
+// The memory of the instance holds the learned limits, so a swap or a restart starts with low
+// limits again. The host keeps the Retry-After of each domain, which a restart does not lose.
 package main
 
 import (
@@ -199,8 +198,8 @@ func (l learning) worse(d *domain, now int64) {
 	d.rate = max(d.rate/2, 2)
 }
 
-// memory is what is known of domains, of a bounded number of them: whoever names one
-// domain after the other makes it forget those that were used longest ago.
+// memory holds the records of a bounded number of domains. When it is full, a new domain replaces
+// the one that was used longest ago.
 type memory struct {
 	max            int
 	list           map[string]*domain

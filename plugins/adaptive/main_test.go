@@ -77,7 +77,7 @@ func TestADomainThatAsksForLess(t *testing.T) {
 			answers(h, "x", 1000, 100)
 			q.Subject = subject("x")
 			q.Subject.Failures = 1
-			// What was under way together counts once.
+			// Failures of requests that ran at the same time count once.
 			for range 10 {
 				h.Now += 100
 				h.After(q)

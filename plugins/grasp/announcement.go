@@ -16,8 +16,8 @@ const (
 	// newest of their announcements that is stored is read, and the newest that is held.
 	maxLooked = 5
 
-	// maxURLs is how many URLs of these are read, and maxQuotaURLs of what an author has
-	// announced, where there is a quota.
+	// maxURLs bounds the URLs of these that are read. maxQuotaURLs bounds those of an author's
+	// announcements, if there is a quota.
 	maxURLs      = 40
 	maxQuotaURLs = 800
 )
@@ -52,9 +52,9 @@ func (q *question) announcement(event policy.Event) policy.Verdict {
 	return notListed
 }
 
-// hosted decides about an announcement that has a repository here, or is to get
-// one: it is held until the repository has data. An announcement may be stored that got
-// none: a policy before this one accepted it.
+// hosted decides about an announcement whose repository exists here, or may be created. The relay
+// holds it until the repository has data. A stored announcement may have no repository, because a
+// policy before this one accepted it.
 func (q *question) hosted(a *grasp.Announcement) policy.Verdict {
 	address := at(a.Repo().Address())
 	switch {
@@ -70,8 +70,8 @@ func (q *question) hosted(a *grasp.Announcement) policy.Verdict {
 	return announcementNew
 }
 
-// full reports whether the author has as many other repositories here as one may have.
-// What an author announces as a maintainer of others' does not count.
+// full reports whether the author's other repositories here reach the quota. Announcements as a
+// maintainer of another owner's repository do not count.
 func (q *question) full(own *grasp.Announcement) bool {
 	seen, left := map[string]bool{own.Identifier: true}, maxQuotaURLs
 	f := policy.Filter{Kinds: []int{grasp.KindAnnouncement}, Authors: []policy.PubKey{policy.PubKey(own.PubKey)}, Limit: 2 * maxRepositories}
@@ -96,9 +96,8 @@ func (q *question) full(own *grasp.Announcement) bool {
 	return false
 }
 
-// rehosted reads an announcement that is here, and reports whether it would get a
-// repository today. It takes from what is left of URLs to read; unknown: they do not
-// suffice.
+// rehosted reads an announcement that is here, and reports whether it would get a repository today.
+// left is the number of URLs that may still be read. unknown is true if it is too small.
 func (q *question) rehosted(event policy.Event, left *int) (a *grasp.Announcement, ok, unknown bool) {
 	a, err := q.place(event, left)
 	if err != nil {
@@ -108,9 +107,8 @@ func (q *question) rehosted(event policy.Event, left *int) (a *grasp.Announcemen
 	return a, standing != grasp.Refused, false
 }
 
-// maintained reports whether the author is in the recursive maintainer set of
-// somebody else's announcement that is here for its own sake: it has a repository
-// here, or is to get one.
+// maintained reports whether the author is in the recursive maintainer set of another author's
+// announcement, whose own repository exists here or may be created.
 func (q *question) maintained(a *grasp.Announcement) bool {
 	var repos []grasp.Repo
 	for _, owner := range q.owners(a.Identifier, a.PubKey, maxRounds) {
@@ -122,15 +120,16 @@ func (q *question) maintained(a *grasp.Announcement) bool {
 	return yes
 }
 
-// mayHost reports whether one of some repositories is here, or is to be, or may be.
+// mayHost reports whether one of some repositories exists here, is expected, or cannot be ruled
+// out.
 func (q *question) mayHost(repos []grasp.Repo) bool {
 	yes, unknown := q.hosts(repos)
 	return yes || unknown
 }
 
-// hosts reports whether one of some repositories is here, or is to be. An announcement
-// may be here without its repository, as a maintainer's is, or since a policy before this
-// one accepted it. Unknown: there is more than is looked at.
+// hosts reports whether one of some repositories exists here or is expected. An announcement can
+// be here without its repository: a maintainer's, or one that a policy before this one accepted.
+// unknown is true if there are more repositories than hosts looks at.
 func (q *question) hosts(repos []grasp.Repo) (yes, unknown bool) {
 	unknown = len(repos) > maxLooked
 	repos = repos[:min(len(repos), maxLooked)]
@@ -143,7 +142,7 @@ func (q *question) hosts(repos []grasp.Repo) (yes, unknown bool) {
 			return true, unknown
 		}
 	}
-	// What is held may be about to get its repository.
+	// A held announcement may be about to get its repository.
 	left := maxURLs
 	f := policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: addresses}}, Limit: 1}
 	for _, ask := range q.everywhere() {
@@ -157,9 +156,9 @@ func (q *question) hosts(repos []grasp.Repo) (yes, unknown bool) {
 	return false, unknown || len(repos) > 1
 }
 
-// profile decides about what an author says of itself. It accepts what is related, and what
-// names this service as one that the author uses (NIP-34, user grasp list). It accepts all if
-// anything else of the author is stored.
+// profile decides about an author's events about itself. It accepts related events, and a list that
+// names this service (NIP-34, user grasp list). It accepts all of them if another event of the
+// author is stored.
 func (q *question) profile(event policy.Event) policy.Verdict {
 	if q.profiles {
 		if event.Kind() == grasp.KindGraspList && q.listed(event) {

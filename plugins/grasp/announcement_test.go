@@ -62,8 +62,8 @@ func TestAnnouncementOfAMaintainer(t *testing.T) {
 	w.waits("announcement-new", announces(mike))
 }
 
-// What maintainers announce does not keep itself here when the owner's announcement
-// has gone.
+// TestMaintainersAlone checks that the announcements of maintainers do not keep each other here
+// after the owner's announcement is gone.
 func TestMaintainersAlone(t *testing.T) {
 	w := newWorld(t, nil)
 	w.stores(announcesAt("elsewhere.com", mike, rita), announcesAt("elsewhere.com", rita, mike))
@@ -133,7 +133,7 @@ func TestReadOnly(t *testing.T) {
 	w := newWorld(t, map[string]any{"read_only": true})
 	w.hosts()
 	w.pushes(olivia, policy.ActionReject, "archived", "blocked: "+grasp.ReasonArchived)
-	// What she sends elsewhere as a contributor is not in that archive.
+	// That archive does not contain her contributions to repositories elsewhere.
 	if v := w.Push(policytest.Push{Repo: address(olivia), PRs: true}); v.Action != policy.ActionPass {
 		t.Errorf("a push to /prs/: %v", v)
 	}

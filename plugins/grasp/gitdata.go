@@ -72,8 +72,7 @@ func (q *question) state(event policy.Event) policy.Verdict {
 	return stateWaits
 }
 
-// stateTags returns the tags that say what refs there are. It reports false for
-// more than maxRefs of them.
+// stateTags returns the tags of a state that name refs. It returns false for more than maxRefs.
 func stateTags(event policy.Event, d string) (tags [][]string, fits bool) {
 	tags = [][]string{{"d", d}}
 	for it := walk(event); it.next(); {
@@ -166,8 +165,8 @@ func (q *question) isReferenced(event policy.Event) bool {
 	return false
 }
 
-// deletion accepts the deletion of anything that is stored, of what the operator has
-// denied since, and of what is held of the author.
+// deletion accepts the deletion of any stored event, of an event that the operator has denied
+// since, and of the author's held events.
 func (q *question) deletion(event policy.Event) policy.Verdict {
 	n := q.named(event, true)
 	if n.found(q.stored) {
@@ -182,7 +181,7 @@ func (q *question) deletion(event policy.Event) policy.Verdict {
 	return unrelated
 }
 
-// names are what an event names by a, A, q or by e, E, q.
+// names are the references of an event by a, A, q and by e, E, q.
 type names struct {
 	*question
 	ids       []policy.ID
@@ -221,7 +220,7 @@ func (q *question) named(event policy.Event, deniedToo bool) names {
 	return n
 }
 
-// filters are what asks for all that is named: the addresses in one query, the ids in another.
+// filters returns filters for all references: one for the addresses, one for the ids.
 func (n *names) filters() (list []policy.Filter) {
 	if len(n.addresses) > 0 {
 		list = append(list, policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: n.addresses}}})
@@ -232,7 +231,7 @@ func (n *names) filters() (list []policy.Filter) {
 	return list
 }
 
-// found reports whether any of it is among what is asked for.
+// found reports whether ask finds any of the references.
 func (n *names) found(ask func(policy.Filter) policy.Events) bool {
 	for _, f := range n.filters() {
 		if n.finds(ask, f) {
@@ -343,9 +342,9 @@ func (q *question) forPRs(pr *grasp.PullRequest) bool {
 	return false
 }
 
-// Push refuses what goes to a read-only archive, or to a repository that the
-// operator denies. Whether a state event allows the rest is the relay's to say, and of
-// a repository at more places than are read, all. Limits of bytes hold for each push that is
+// Push refuses pushes to a read-only archive and to a repository that the operator denies. The
+// relay checks the rest against the state events. If a repository is at more places than the
+// policy may read, the relay checks all of the push. Limits of bytes hold for each push that is
 // not refused.
 func (s *service) Push(in policy.PushInput) policy.Verdict {
 	if in.Fetch() {

@@ -1,15 +1,14 @@
-// Command grasp is the policy of a GRASP service: it accepts announcements of git
-// repositories, their states and pull requests, and what people write about them.
+// Command grasp is the policy of a GRASP service. It accepts announcements of git repositories,
+// their states and pull requests, and events about them.
 //
-// The rules are those of package grasp of the sdk, which the relay uses as well.
-// What belongs to git data that is not here yet is held, so that the relay can
-// release it when the data comes. Where this policy cannot tell, for a state of
-// very many refs or of very many owners, it holds too: the relay looks immediately
-// and releases what is complete.
+// The rules are those of package grasp of the SDK, which the relay uses as well. The policy holds
+// events whose git data is missing, and the relay releases them when the data arrives. It also
+// holds a state with too many refs or owners for it to check. The relay then checks the git data
+// immediately, and releases the state if the data is complete.
 //
-// It has an opinion about every event, so it belongs at the end of a chain. What a
-// policy before it accepts stays accepted, unless it holds it. So it holds only what
-// belongs to a repository that is here, or is to be.
+// It has an opinion about every event, so it belongs at the end of a chain. An event that an
+// earlier policy accepts stays accepted, unless this policy holds it. So it holds only events of
+// a repository that exists here or is expected.
 package main
 
 import (
@@ -30,7 +29,7 @@ var _ = policy.Register(manifest, new(service))
 
 func main() {}
 
-// Kinds beside those of package grasp.
+// Kinds that package grasp does not name.
 const (
 	kindProfile  = 0
 	kindFollows  = 3
@@ -124,7 +123,7 @@ func reject(reason, rule string) policy.Verdict {
 // max_repositories_per_author.
 const maxRepositories = 100
 
-// service is what the operator has chosen.
+// service has the operator's settings.
 type service struct {
 	rules        grasp.Rules
 	archiving    bool // an archive setting is in use
@@ -178,8 +177,8 @@ func (s *service) Configure(cfg policy.Config) (err error) {
 	return nil
 }
 
-// withoutEntry returns what an error of a list says of the entry, which is named
-// already.
+// withoutEntry returns the text of an error of a list without the entry, because the message names
+// it already.
 func withoutEntry(err error, entry string) string {
 	return strings.TrimPrefix(err.Error(), strconv.Quote(entry)+": ")
 }
@@ -272,11 +271,11 @@ func bytesText(n int64) string {
 // maxNamed is how many services the description names.
 const maxNamed = 5
 
-// question is one decision: what it asks of the relay, within bounds.
+// question is one decision with its reads of the relay, within bounds.
 //
-// The bounds are what strangers could make it do: a decision that spends all its
-// fuel, or reads more than it may, is none, and a policy that cannot decide five
-// times in a row decides about nobody's events.
+// Strangers could make a decision expensive. A decision that spends all its fuel, or reads more
+// than it may, counts as a failure. After five failures in a row the policy decides nothing any
+// more. So each question stays within these bounds.
 type question struct {
 	*service
 	in    policy.Facts
@@ -346,7 +345,7 @@ func (q *question) heldAs(f policy.Filter) string {
 	return event.ID().String()
 }
 
-// everywhere is both. What is found is valid until the next is asked.
+// everywhere returns both stored and held. A result is valid until the next call of either.
 func (q *question) everywhere() [2]func(policy.Filter) policy.Events {
 	return [2]func(policy.Filter) policy.Events{q.stored, q.held}
 }
@@ -356,7 +355,7 @@ func (q *question) exists(f policy.Filter) bool {
 	return q.finds(q.stored, f) || q.finds(q.held, f)
 }
 
-// finds reports whether there is an event that matches among what is asked for.
+// finds reports whether ask finds an event that matches the filter.
 func (q *question) finds(ask func(policy.Filter) policy.Events, f policy.Filter) bool {
 	f.Limit, f.Header = 1, true
 	found := ask(f)
@@ -391,7 +390,7 @@ func (q *question) referenced(idOrAddress string) bool {
 	return q.in.Referenced(idOrAddress)
 }
 
-// at returns a filter for what is at an address.
+// at returns a filter for the event at an address.
 func at(address string) policy.Filter {
 	return policy.Filter{Tags: []policy.TagFilter{{Name: policy.ByAddress, Values: []string{address}}}}
 }

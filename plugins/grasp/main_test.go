@@ -40,7 +40,7 @@ func TestWrongConfig(t *testing.T) {
 	}
 }
 
-// What the relay says of itself follows from the settings.
+// TestDescribe checks that the relay's description follows from the settings.
 func TestDescribe(t *testing.T) {
 	for name, test := range map[string]struct {
 		prs    bool
@@ -113,7 +113,7 @@ func TestStateOfAnOwner(t *testing.T) {
 	w.waits("state-waits", s)
 }
 
-// Who may say where a repository's branches are.
+// TestStateOfMaintainers checks who may publish the state of a repository.
 func TestStateOfMaintainers(t *testing.T) {
 	w := newWorld(t, nil)
 	w.hosts()

@@ -10,27 +10,26 @@ import (
 )
 
 const (
-	// How far the lists of maintainers are followed from an author up to the owners: the
-	// author is on a list, whose author is on another, and so on. A state is accepted if
-	// there is any owner; the others only say where its objects may be.
+	// How many steps up the lists of maintainers are followed, from an author to the owners. The
+	// author is on one list, its author is on the next, and so on. One owner is enough to accept
+	// a state. The others only tell where its objects may be.
 	maxRounds      = 6
 	maxStateRounds = 3
 
-	// maxOwners is how many owners one author is found to work for, and maxListers how
-	// many of them one question finds among what is stored, or held.
+	// maxOwners bounds the owners that are found for one author. maxListers bounds those that one
+	// query finds, among stored or among held announcements.
 	maxOwners  = 16
 	maxListers = 6
 )
 
-// owners returns those in whose recursive maintainer sets the author is: the author, if
-// there is an announcement of the identifier by it, stored or held, then who lists it
-// as a maintainer, who lists one of those, and so on. What the operator denies is left
-// out.
+// owners returns the owners whose recursive maintainer sets contain the author. The author comes
+// first, if an announcement of the identifier by it is stored or held. Then come the authors
+// whose announcements list it as a maintainer, those who list one of these, and so on.
+// Repositories that the operator denies are left out.
 //
-// Strangers may announce the same identifier, any number of them: what does not lead to
-// the author is never read. They may list the author too; then they are owners like
-// others. Where there are more than are read, those that are stored come first, then the
-// newest.
+// Any number of strangers may announce the same identifier. An announcement that does not lead to
+// the author is never read. Strangers who list the author count as owners. If there are more
+// owners than the bounds allow, stored announcements come first, then the newest.
 func (q *question) owners(identifier string, author grasp.PubKey, rounds int) []grasp.PubKey {
 	w := walkUp{question: q, identifier: identifier}
 	if !q.rules.Deny.Has(w.repo(author)) && q.exists(at(w.repo(author).Address())) {
@@ -78,7 +77,7 @@ func (w *walkUp) listers(keys []grasp.PubKey) {
 	}
 }
 
-// fresh adds the authors of what is found that are not among the keys nor seen yet.
+// fresh adds the authors of found events that are neither among the keys nor seen yet.
 func (w *walkUp) fresh(keys []grasp.PubKey, found policy.Events) []grasp.PubKey {
 	for found.Next() {
 		author := grasp.PubKey(*found.Event().Author())
@@ -133,8 +132,7 @@ func hasKey(keys []grasp.PubKey, key *grasp.PubKey) bool {
 	return false
 }
 
-// isAnnounced reports whether anybody announces the identifier whom the operator does
-// not deny.
+// isAnnounced reports whether an author that the operator does not deny announces the identifier.
 func (q *question) isAnnounced(identifier string) bool {
 	f := policy.Filter{
 		Kinds: []int{grasp.KindAnnouncement}, Tags: []policy.TagFilter{{Name: "d", Values: []string{identifier}}},
@@ -150,7 +148,7 @@ func (q *question) isAnnounced(identifier string) bool {
 	return false
 }
 
-// reader makes events what the rules read, in memory that it uses again.
+// reader converts events for the rules, in memory that it uses again.
 type reader struct {
 	event grasp.Event
 	items []string // that the tags are made of
@@ -183,9 +181,9 @@ func (r *reader) read(event policy.Event, keep func(name string) bool) *grasp.Ev
 
 var errManyURLs = errors.New("more URLs than are read")
 
-// place reads of an announcement what says where its repository is: the identifier and the
-// URLs, within what is left of these to read. It is valid until the next place, and its
-// texts as long as the event.
+// place reads the parts of an announcement that say where its repository is: the identifier and the
+// URLs. left is the number of URLs that may still be read. The result is valid until the next call,
+// and its texts as long as the event.
 func (s *service) place(event policy.Event, left *int) (*grasp.Announcement, error) {
 	a, named := &s.found, false
 	a.Stamp, a.Identifier, a.Clone, a.Relays = stamp(event), "", a.Clone[:0], a.Relays[:0]

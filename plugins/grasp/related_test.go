@@ -11,7 +11,7 @@ import (
 	"talon/sdk/policy/policytest"
 )
 
-// What people write about a repository, and about what was written.
+// TestRelatedEvents covers events about a repository, and events about those events.
 func TestRelatedEvents(t *testing.T) {
 	w := newWorld(t, nil)
 	w.hosts()
@@ -124,7 +124,7 @@ func TestDeletion(t *testing.T) {
 	w.refuses("unrelated", reasonUnrelated, event(stan, 5))
 }
 
-// What people say of themselves, if anything else of theirs is here.
+// TestProfiles covers profiles of authors who have other events here.
 func TestProfiles(t *testing.T) {
 	w := newWorld(t, nil)
 	w.holds(announces(olivia))
@@ -144,7 +144,7 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 
-	// Who says that this is a service of theirs is welcome to say so.
+	// A user who lists this relay as a GRASP service may publish that list here.
 	w.accepts("grasp-list", event(stan, 10317, "g wss://elsewhere.com", "g wss://"+here))
 	w.refuses("unrelated", reasonUnrelated, event(stan, 10317, "g wss://elsewhere.com", "r wss://"+here))
 

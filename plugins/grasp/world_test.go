@@ -66,7 +66,7 @@ func announcesAt(service string, author policy.PubKey, maintainers ...policy.Pub
 	return e
 }
 
-// named is an announcement with another identifier, which stands in its clone URL too.
+// named returns the announcement with another identifier, in its clone URL too.
 func named(d string, e policytest.Event) policytest.Event {
 	e.Tags[0] = []string{"d", d}
 	host, _, _ := strings.Cut(e.Tags[1][1], "/npub1")

@@ -1,6 +1,6 @@
-// Command layered-v1 is the first of the layered strategies: each event that is
-// accepted here is followed immediately by a subscription of its own, and what is
-// stored is compared some time after a connection, a batch of filters a minute.
+// Command layered-v1 is the first of the layered strategies. It follows each event that is
+// accepted here immediately, with a subscription of its own. Some time after a connection it
+// compares stored events, one batch of filters a minute.
 //
 // Relays are connected to one by one over some seconds, and never closed.
 package main

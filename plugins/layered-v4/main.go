@@ -70,8 +70,8 @@ func (s *layered) Fresh(p *layers.Peer, purpose uint32) {
 	p.Open(layers.Of(p.Plan()), all(purpose))
 }
 
-// Resume opens again what is confirmed, for what was missed and what is new, then
-// what has become wanted meanwhile.
+// Resume reopens the confirmed subscriptions for missed and new events. Then it asks for content
+// that became wanted during the absence.
 func (s *layered) Resume(p *layers.Peer, since int64) {
 	p.Reopen(after(since, strategy.PurposeReconnect), all(strategy.PurposeStartup))
 }
@@ -91,8 +91,8 @@ func (s *layered) New(p *layers.Peer, items layers.Items) {
 	}
 }
 
-// consolidate opens again what is confirmed, in as few filters as possible. What
-// is still pending is asked for again.
+// consolidate reopens the confirmed content in as few filters as possible. It asks again for
+// pending content.
 func (s *layered) consolidate(p *layers.Peer) {
 	s.steady(p)
 	p.Reopen(after(s.Since(), strategy.PurposeLive), all(strategy.PurposeStartup))

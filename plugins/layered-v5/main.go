@@ -1,9 +1,8 @@
 // Command layered-v5 is a strategy that keeps what is new apart from what is stored.
 //
-// Each relay that our repositories name has live subscriptions, which bring
-// nothing that is stored, and historics, which fetch what is: by negentropy, or
-// page by page where the relay cannot. What new events of our own relay add to
-// what is wanted is gathered for some seconds.
+// Each relay that our repositories name has live subscriptions for new events, and backfills for
+// stored ones. A backfill uses negentropy, or pages if the relay has no NIP-77. Events that
+// arrive here add wanted content, which the strategy gathers for some seconds.
 //
 // A relay that was away for a short while is caught up with from where it was
 // lost; after a longer one, and about once a day, everything is compared again.
@@ -84,8 +83,8 @@ func (s *layered) add(p *layers.Peer, items layers.Items, purpose uint32) {
 	p.Fetch(layers.Of(items), s.past(purpose))
 }
 
-// Resume fetches what was missed of what is confirmed, then what has become
-// wanted meanwhile. A fetch with since leaves out events with old dates: another one
+// Resume fetches the missed events of confirmed content. Then it asks for content that became
+// wanted during the absence. A fetch with since leaves out events with old dates. Another fetch
 // follows when the time between two checks is over.
 func (s *layered) Resume(p *layers.Peer, since int64) {
 	if s.check > 0 && (p.Caps.Negentropy == strategy.SupportNo || s.catchup == strategy.MethodREQ) {
@@ -118,9 +117,9 @@ func (s *layered) again(p *layers.Peer, missed layers.Fetching) {
 	s.add(p, p.Plan(), strategy.PurposeStartup)
 }
 
-// New asks for items, or, when there would be too many filters, opens all that is
-// confirmed again in as few as possible. Nothing is fetched for that: it was live
-// all the time. What was pending is asked for again.
+// New asks for items. If that needs too many filters, it reopens all confirmed content in as few
+// filters as possible. This fetches nothing, since that content was live all the time. Pending
+// content is asked for again.
 func (s *layered) New(p *layers.Peer, items layers.Items) {
 	if p.Crowded(items, s.max, true) {
 		s.again(p, layers.Fetching{})

@@ -138,7 +138,7 @@ func (s *stage) tell(in abi.Input) {
 	}
 }
 
-// settle answers until nothing is to be answered.
+// settle answers requests until none is open.
 func (s *stage) settle() {
 	for {
 		switch {
@@ -243,9 +243,9 @@ func asModule(tb testing.TB, name string, fuel *[]int64) (step func([]byte, int6
 
 func TestMain(m *testing.M) { os.Exit(plugintest.Main(m)) }
 
-// TestMemory is what 1,000 repositories with 50 roots, at 5 of 100 relays each,
-// take in a module. What the host keeps of them comes to that (loop.TestRecords):
-// 10 MB together.
+// TestMemory measures the memory of a module with 1,000 repositories of 50 roots, each at 5 of
+// 100 relays. The host's records of them come on top (loop.TestRecords). Both together take 10
+// MB.
 func TestMemory(t *testing.T) {
 	var fuel []int64
 	step, memory := asModule(t, "layered-v5", &fuel)

@@ -36,7 +36,7 @@ type lists struct {
 	// Which lists of each strength are not empty.
 	denying, limiting, accepting matched
 
-	// What is said of each, made when the policy is configured.
+	// The answers of each rule, made when the policy is configured.
 	denied, notListed refusals
 }
 
@@ -141,7 +141,7 @@ type list struct {
 	words   *words
 }
 
-// tagRule are the values that a tag of this name must have; nil stands for any.
+// tagRule has the values that a tag of this name must have. nil matches any value.
 type tagRule struct {
 	name   string
 	values *texts

@@ -7,8 +7,8 @@ import (
 	"talon/sdk/policy"
 )
 
-// refusals are what is said of an event by the first list that refuses it: of authors, kinds,
-// tags, words.
+// refusals are the answers for the first list that refuses an event: of authors, kinds, tags or
+// words.
 type refusals [4]policy.Verdict
 
 func (r *refusals) of(on matched) policy.Verdict {
@@ -23,7 +23,7 @@ func (r *refusals) of(on matched) policy.Verdict {
 	return r[3]
 }
 
-// rules are the rules that refuse, with what is said unless the operator says something else.
+// rules are the rules that refuse, with their default texts.
 var rules = []struct{ name, text string }{
 	{"deny-author", "this author may not write here"},
 	{"deny-kind", "events of this kind are not accepted here"},

@@ -10,11 +10,10 @@ import (
 	"talon/sdk/policy"
 )
 
-// words finds any of many words in a text, in one pass over its bytes: an Aho-Corasick
-// automaton over letters, written out over their bytes. A text costs the same whatever
-// the number of words. Both are compared in the form of package caseless, with each run of
-// white space as one space. A text of ASCII is its own form, but for its case, which the
-// automaton does not regard either.
+// words finds any of many words in a text, in one pass over its bytes. It is an Aho-Corasick
+// automaton over letters, written out over their bytes. The cost of a text does not depend on the
+// number of words. Both are compared in the form of package caseless, with each run of white space
+// as one space. A text of ASCII needs no conversion, because the automaton ignores its case.
 type words struct {
 	class [256]uint8 // of a byte; bytes of no letter of the words share class 0
 
@@ -27,8 +26,9 @@ type words struct {
 	form   []byte // of the last text that needed one
 }
 
-// formBytes is how much of a text is brought into the form. The rest is searched as it is. The form
-// of a character takes up to 5,000 fuel, so a stranger could buy much with a long text.
+// formBytes bounds the part of a text that is brought into the form. The rest is searched
+// unchanged. The form of a character takes up to 5,000 fuel, so a long text of a stranger would be
+// costly.
 const formBytes = 512
 
 // maxTable is the number of entries: 1 MiB, for about a thousand words in one
@@ -103,7 +103,7 @@ func ascii(text string) bool {
 }
 
 // spaced writes one space for each run of white space. It changes the text. In the form of package
-// caseless, white space is ASCII but for two separators.
+// caseless, white space is ASCII, except for two separators.
 func spaced(form []byte) []byte {
 	out := form[:0]
 	before := false

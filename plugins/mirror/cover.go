@@ -24,8 +24,8 @@ type place struct {
 	events uint8    // that were delivered since then
 }
 
-// unit is what a repository weighs that no relay has been compared for. Each of its
-// relays gets its share.
+// unit is the weight of a repository for which no relay has been compared yet. Each of its relays
+// gets its share.
 const unit = 1 << 12
 
 // weigh adds the shares of a repository to those of its relays, or takes them away.
@@ -38,8 +38,8 @@ func (s *mirror) weigh(pl *place, sign int) {
 	}
 }
 
-// claim notes that a relay is compared with: what its repositories have in common with
-// other relays is less reason to compare with those soon.
+// claim notes that a relay is being compared. Other relays with the same repositories then become
+// less urgent.
 func (s *mirror) claim(r *relay) {
 	for n := range s.Index.ReposOf(r.peer.Number()).All() {
 		if pl := s.place(n); !pl.seen {
@@ -56,7 +56,7 @@ func (s *mirror) place(repo uint32) *place {
 	return &s.cover.places[repo]
 }
 
-// chooseWork is what it takes to choose the relays of one repository.
+// chooseWork is the work of choosing the relays of one repository.
 const chooseWork = 3
 
 // choose decides to which relays is listened for a repository: those that it has stay
@@ -170,8 +170,8 @@ func (s *mirror) credit(in strategy.Input) {
 	}
 }
 
-// repeats counts what a relay delivered after others did. It cannot be what this relay
-// lacks: an event that only others have is no reason to spare it.
+// repeats counts events that a relay delivered after others did. An event that only other relays
+// have is not counted: it is no reason to spare this one.
 func (s *mirror) repeats(in strategy.Input) {
 	e := in.Repeats()
 	if n, ok := s.Index.Find(e.Relay); ok {
@@ -184,7 +184,7 @@ func (s *mirror) repeats(in strategy.Input) {
 // maxRepeats is how many events of one report count.
 const maxRepeats = 1 << 20
 
-// trial adds to what is known of how often a relay delivers first.
+// trial adds to the record of how often a relay delivers first.
 func (r *relay) trial(won, lost int) {
 	r.won += won
 	r.lost += lost
@@ -193,9 +193,8 @@ func (r *relay) trial(won, lost int) {
 	}
 }
 
-// draw draws a relay's lot (Thompson sampling): a value of the beta distribution of how
-// often it delivers first, after what is known of it. That is the k-th least of n even
-// random numbers.
+// draw draws a relay's lot (Thompson sampling): a value of the beta distribution of how often it
+// delivers first, given its record. That is the k-th least of n even random numbers.
 func (s *mirror) draw(r *relay) int64 {
 	var drawn [maxTrials + 1]int64
 	n := r.won + r.lost + 1
@@ -206,7 +205,7 @@ func (s *mirror) draw(r *relay) int64 {
 	return drawn[r.won]
 }
 
-// heard is what a relay is listened to for.
+// heard returns the items of a relay that have live subscriptions.
 func (s *mirror) heard(r *relay) layers.Items {
 	switch {
 	case r.visitor:
@@ -217,9 +216,9 @@ func (s *mirror) heard(r *relay) layers.Items {
 	return s.Index.Targets(r.peer.Number())
 }
 
-// listen subscribes to what is not listened to yet. If much of what is open is not
-// wanted, or it takes too many filters, all is opened again. A fetch brings what was
-// missed: a since in a live subscription would exclude new events with old dates.
+// listen opens live subscriptions for items without one. If much of the open content is unwanted,
+// or it takes too many filters, listen reopens all of it. A fetch brings missed events: a since in
+// a live subscription would exclude new events with old dates.
 func (s *mirror) listen(r *relay) {
 	p := r.peer
 	want, open := s.heard(r), p.Listening()

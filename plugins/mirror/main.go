@@ -3,9 +3,9 @@
 // time to time, the more often the more that brings. To two relays of each repository,
 // those that deliver first, it listens in any case.
 //
-// Comparisons take turns, few relays in parallel. In a first sync relays come first
-// that have repositories with few relays, and those at the same time that have little
-// in common: the others then have nothing left that would be fetched twice.
+// Comparisons take turns, few relays in parallel. In a first sync, relays come first whose
+// repositories have few relays. Relays with little in common are compared at the same time. So
+// later relays have nothing left that would be fetched twice.
 package main
 
 import (
@@ -101,12 +101,12 @@ var (
 	stored = layers.Opening{Track: true} // what is stored, then what is new
 )
 
-// met begins with a relay that is connected: what is new is subscribed to immediately,
-// what is stored is compared when the relay's turn comes.
+// met starts with a relay that is connected. It subscribes to new events immediately. Stored events
+// are compared when the relay has its turn.
 func (s *mirror) met(r *relay) {
 	p := r.peer
 	if r.up {
-		// Everything is to be compared again.
+		// The next turn compares everything again.
 		s.enqueue(r)
 		return
 	}
@@ -127,8 +127,8 @@ func (s *mirror) met(r *relay) {
 	s.enqueue(r)
 }
 
-// New takes what has become wanted. A little that the relay is listened to for is asked
-// for immediately; the rest when its turn comes.
+// New takes newly wanted items. It asks immediately for a few that have live subscriptions at the
+// relay, and for the rest when the relay has its turn.
 func (s *mirror) New(p *layers.Peer, items layers.Items) {
 	r := s.relay(p)
 	if r.state != idle {

@@ -7,7 +7,7 @@ import (
 	"talon/sdk/strategy/layers"
 )
 
-// relay is what is known of a relay beside its peer.
+// relay is the state of a relay that its peer does not hold.
 type relay struct {
 	peer     *layers.Peer // nil: it has none yet
 	weight   int          // of its repositories that no relay was compared for
@@ -72,7 +72,7 @@ const (
 	comparing              // whatever the relay has
 )
 
-// width is whether to compare whatever a relay has.
+// width says whether to compare all events of a relay.
 type width uint8
 
 const (
@@ -89,7 +89,7 @@ const (
 	paidBy      = 5      // milliseconds until the next comparison, for each byte that one took to ask for
 )
 
-// at returns what is known of the relay with this number.
+// at returns the record of the relay with this number.
 func (s *mirror) at(n uint32) *relay {
 	for int(n) >= len(s.relays) {
 		s.relays = append(s.relays, nil)
@@ -100,8 +100,7 @@ func (s *mirror) at(n uint32) *relay {
 	return s.relays[n]
 }
 
-// relay returns what is known of a peer. The number of one that is gone is given out
-// again.
+// relay returns the record of a peer. The number of a peer that is gone is used again.
 func (s *mirror) relay(p *layers.Peer) *relay {
 	r := s.at(p.Number())
 	if r.peer != nil && r.peer != p {
@@ -119,10 +118,10 @@ const (
 	maxPenance   = 6                    // times what one such connection is waited for
 )
 
-// penance is how long a relay waits for its turn after connections that ended soon and
-// brought nothing: the longer the more of them there were, and the more it costs to compare
-// with it. It is counted from the end of the latest that it had its turn in: else a relay
-// whose connections never last that long would never be compared with.
+// penance returns how long a relay waits for its turn after short connections that brought
+// nothing. It grows with their number and with the cost of a comparison. It counts from the end
+// of the latest connection in which the relay had a turn. Otherwise a relay with only short
+// connections would never have a turn.
 func (r *relay) penance() int64 {
 	if r.fruitless < 2 {
 		return 0
@@ -140,13 +139,13 @@ func (s *mirror) busy() (n int) {
 	return n
 }
 
-// starting reports whether relays that answer are to be compared with for the first time.
+// starting reports whether relays that answer still wait for their first comparison.
 func (s *mirror) starting() bool {
 	first := func(r *relay) bool { return r.compared == 0 && !r.silent }
 	return slices.ContainsFunc(s.queue, first) || slices.ContainsFunc(s.running, first)
 }
 
-// soon is when a relay is to be asked for what has become wanted and is not listened to
+// soon returns the delay until a relay is asked for newly wanted content that has no subscription
 // there.
 func (s *mirror) soon(r *relay) int64 {
 	if s.starting() || r.compared == 0 {
@@ -244,8 +243,7 @@ func (s *mirror) begin(r *relay) {
 	}
 }
 
-// beginWhole begins to compare all that a relay has with what is here. It may take
-// several turns.
+// beginWhole begins to compare all wanted events with a relay. It may take several turns.
 func (s *mirror) beginWhole(r *relay) {
 	p := r.peer
 	p.End()
@@ -278,14 +276,14 @@ func (s *mirror) beginWhole(r *relay) {
 	s.beginNarrow(r)
 }
 
-// beginWide compares all that a relay has, whatever it is about: that takes no list of
-// what is wanted. It is for relays that have little else.
+// beginWide compares all events of a relay, without a list of wanted items. It is for relays that
+// have few other events.
 func (s *mirror) beginWide(r *relay) {
 	r.stage, r.failed, r.cost = comparing, false, 0
 	r.peer.Fetch(layers.Everything, layers.Fetching{Method: strategy.MethodNegentropy, Holdings: true, Purpose: r.how.Purpose})
 }
 
-// beginNarrow compares what a relay has of what is wanted.
+// beginNarrow compares the wanted events of a relay.
 func (s *mirror) beginNarrow(r *relay) {
 	p := r.peer
 	r.stage, r.cost = narrow, 0
@@ -316,8 +314,8 @@ func (r *relay) here() int64 { return max(r.compared, r.heardUntil) }
 // checkAt is when everything may be fetched again from a relay without NIP-77.
 func (r *relay) checkAt(every int64) int64 { return r.complete + every }
 
-// fetch asks a relay for what is wanted from it, but for what others are being asked for:
-// after that, less of it is left to ask for. It reports whether there was something.
+// fetch asks a relay for its wanted items, except those that others are being asked for now. Fewer
+// of these are missing afterwards. It reports whether it asked for anything.
 func (s *mirror) fetch(r *relay) bool {
 	p := r.peer
 	p.Later = layers.Items{}
@@ -353,8 +351,8 @@ func (s *mirror) next(r *relay) {
 		s.fetch(r)
 		return
 	case r.stage == comparing:
-		// All that it had when this began is here, and what has become wanted since
-		// was there then, or is listened to.
+		// All events that it had at the beginning are here. Items that became wanted since were
+		// compared then, or have a live subscription.
 		p.Later = layers.Items{}
 		p.Confirmed.AddItems(p.Plan())
 		p.Announced = true
@@ -402,20 +400,20 @@ func (s *mirror) complete(r *relay) {
 	defer s.report(r)
 	switch {
 	case r.paged():
-		// Pages bring again what is here: to listen costs less.
+		// Pages bring events again that are here. Listening costs less.
 		r.interval = seldom
 		if r.absent {
 			r.interval = max(r.checkAt(s.check)-r.compared, strategy.Second)
 		}
 	case s.hears(r):
-		// It is for what is not told live.
+		// The comparison finds the events that do not come live.
 		r.interval = s.longest
 		if r.cost > cheap {
 			r.interval = seldom
 		}
 		s.weighUp(r)
 	case r.freshEvents > 0 && !away:
-		// It has what others have not, or sooner.
+		// It had events that others lack, or had them sooner.
 		r.returns++
 		s.spare(r, false)
 		r.interval = s.longest
@@ -438,8 +436,8 @@ const (
 	seldom = 2 * strategy.Day // the daily comparison comes before
 )
 
-// visits returns how long it takes from one comparison to the next with a relay that is
-// spared, at least and at most: what costs much happens less often.
+// visits returns the shortest and the longest time between two comparisons with a spared relay.
+// Costly comparisons come less often.
 func (s *mirror) visits(cost int64) (shortest, longest int64) {
 	shortest = min(max(s.min, cost*paidBy), s.longest)
 	return shortest, min(max(10*shortest, 30*strategy.Minute), s.longest)
@@ -452,8 +450,8 @@ const (
 	racing     = 15  // seconds in which an event may still come live from another relay
 )
 
-// weighUp spares a relay if it costs less to compare with it from time to time than to have
-// it deliver what others have delivered.
+// weighUp spares a relay if occasional comparisons with it cost less than its copies of events that
+// others have delivered.
 func (s *mirror) weighUp(r *relay) {
 	if r.liveOnly || r.visitor || r.compared == 0 || r.paged() || r.twice < maxTwice<<min(r.returns, 6) {
 		return
@@ -493,9 +491,9 @@ func (s *mirror) hears(r *relay) bool {
 	return !r.liveOnly || r.live.Len() == s.Index.ReposOf(r.peer.Number()).Len()
 }
 
-// waited looks at a relay in whose turn some time has passed. One that does not answer is
-// no reason for others to wait, and waits the longer for its next turn; one that answers
-// for long has another turn soon. What they were asked for stays asked for.
+// waited looks at a relay after some time of its turn. A relay that does not answer lets others
+// have a turn, and waits longer for its next one. A relay that has answered for long has another
+// turn soon. Open requests stay open.
 func (s *mirror) waited(r *relay) {
 	p := r.peer
 	switch {

@@ -1,12 +1,11 @@
 // Command pow is a policy of proof of work (NIP-13): how many leading zero bits the
 // id of an event must have, by the class of its kind.
 //
-// An event must also commit to what it was made for: the third item of its nonce tag
-// must be at least what is demanded, so that nobody who makes very many cheap events
-// gets in with those that are better by luck.
+// The third item of the nonce tag must promise at least the demanded number of bits. So the id of
+// an event that was made with less work does not pass by luck.
 //
-// Who is in the set "trusted" need not work: its author, or whoever has proven a key
-// of it (NIP-42). A decision allocates nothing.
+// Members of the set "trusted" need no work: the author, or any key that the client has proven
+// (NIP-42). A decision allocates nothing.
 package main
 
 import (

@@ -3,27 +3,25 @@
 // connections an address may hold. An address may send 60 git events a minute, and 500 at once
 // after a quiet time. Every other limit is off until the operator sets it.
 //
-// It stands early in the chain, so that it counts what others refuse, too. An event
+// It belongs early in the chain, so that it also counts events that later policies refuse. An event
 // within the limits passes to the next policy: rate accepts nothing by itself.
 //
-// Events and queries are limited by token buckets. A bucket holds a burst, and
-// fills at the rate of the limit; an address that was quiet for a while may send a
-// burst. An IPv6 client is counted by its /64, since it owns all addresses of it.
-// Loopback is not counted: it is the host itself. A client that has proven a key of the
-// set "known" (known people, which the host keeps) has a bucket of its own instead of
-// its address's, so that nobody with the same address can use it up.
-// The bytes of an author are counted by the day (UTC), at about what each event
-// takes in the store.
+// Token buckets limit events and queries. A bucket holds a burst, and fills at the rate of the
+// limit. So an address that was quiet for a while may send a burst. An IPv6 client is counted by
+// its /64, since it owns all addresses of it. Loopback is not counted: it is the host itself. A
+// client that has proven a key of the set "known" has a bucket of its own, so that nobody with the
+// same address can use it up. The host keeps that set of known people. The bytes of an author are
+// counted by the day (UTC), at about the size of each event in the store.
 //
-// Events may also be limited by the class of their kind: regular, replaceable,
-// ephemeral, addressable (NIP-01), and git for all that NIP-34 is about, so that a
-// relay for repositories lets a series of patches in and few other events. These
-// limits are on top of those for all events.
+// Events may also be limited by the class of their kind. The classes are regular, replaceable,
+// ephemeral and addressable (NIP-01), and git for all kinds of NIP-34. So a relay for
+// repositories can allow a series of patches and few other events. These limits come on top of
+// the limits for all events.
 //
-// Who is in the set "trusted" has no limits: its author, or whoever has proven a
-// key of it (NIP-42). The operator fills the set in the side-car file; without one,
-// nobody is exempt. A limit for authors is no protection of authors: whoever sends
-// somebody's events uses up what that author may send.
+// Members of the set "trusted" have no limits: the author, or any key that the client has proven
+// (NIP-42). The operator fills the set in the side-car. Without a set, nobody is exempt. A limit
+// for authors does not protect authors: anybody who sends an author's events uses up the author's
+// share.
 //
 // Nor has what the operator allows in the moderation log: an author, a proven key, an address.
 //
@@ -103,8 +101,8 @@ func (r *rate) Idle() (functions []string) {
 	return functions
 }
 
-// Admit limits what clients send. Events of an import or of other relays are the
-// operator's own choice.
+// Admit limits the events of clients. Events of an import or of other relays are the operator's own
+// choice.
 func (r *rate) Admit(in policy.Input) policy.Verdict {
 	if in.Origin() != policy.FromClient {
 		return policy.Pass()
@@ -148,7 +146,7 @@ func (r *rate) limits(class kinds.Class) bool {
 	return !r.addressEvents.off() || !r.addressClasses[class].off() || !r.authorEvents.off() || !r.authorClasses[class].off() || !r.authorBytes.off()
 }
 
-// Query limits what clients ask for.
+// Query limits the queries of clients.
 func (r *rate) Query(in policy.QueryInput) policy.Verdict {
 	client := in.Client()
 	for it := client.Keys(); it.Next(); {
@@ -204,8 +202,7 @@ func (r *rate) Connect(in policy.ConnectInput) policy.Verdict {
 	return policy.Pass()
 }
 
-// sizeOf returns about how many bytes an event takes as JSON: its content and tags,
-// and what every event has.
+// sizeOf returns the approximate size of an event as JSON: content, tags, and the fixed fields.
 func sizeOf(event policy.Event) int64 {
 	const rest = 350
 	return int64(len(event.Content()) + event.TagBytes() + rest)
@@ -309,8 +306,8 @@ func (l *limits) off() bool {
 
 func (l *limit) off() bool { return l.burst == 0 }
 
-// consume takes a token from the bucket of whom it is about. It returns false and a
-// refusal if there is none.
+// consume takes a token from the bucket of an address or author. It returns false and a refusal
+// if the bucket is empty.
 func (l *limit) consume(facts policy.Facts, whom []byte) (policy.Verdict, bool) {
 	if l.off() {
 		return policy.Pass(), true
@@ -323,8 +320,8 @@ func (l *limit) consume(facts policy.Facts, whom []byte) (policy.Verdict, bool) 
 	return l.refusals[min(max(seconds, 1), len(l.refusals)-1)], false
 }
 
-// holder is what limits of addresses count by: a proven key of a known person, or else an IPv4
-// address or the first 64 bits of an IPv6 address.
+// holder is the key by which limits of addresses count: a proven key of a known person, or else an
+// IPv4 address or the first 64 bits of an IPv6 address.
 type holder struct {
 	bytes [32]byte
 	len   int // 9 for a network, whose first byte says which of the two it is
@@ -383,8 +380,8 @@ func newQuota(limit int64) quota {
 
 func (q *quota) off() bool { return q.max == 0 }
 
-// consume counts size bytes of an author. An event that does not fit is not counted:
-// a smaller one may.
+// consume counts size bytes of an author. It does not count an event that does not fit, so a
+// smaller one may follow.
 func (q *quota) consume(facts policy.Facts, author policy.PubKey, size int64) policy.Verdict {
 	now := facts.Now()
 	if today := now / day; today != q.today {

@@ -1,13 +1,13 @@
-// Command readers is a policy of who may read what. It decides in two ways.
+// Command readers is a policy that controls reading. It decides in two ways.
 //
-// Audience says who receives an event: events of private kinds only their author and those whom a
-// p tag names, events of other kinds and of some repositories only the members of the set
-// "readers". The host withholds such events from others, whatever these ask for.
+// Audience says who receives an event. Events of private kinds are for their author and the keys in
+// their p tags. Events of other kinds and of some repositories are for the members of the set
+// "readers". The host withholds such events from all others.
 //
-// Query refuses what a client must authenticate for (NIP-42), if the operator wants that. It also
-// refuses a filter that names nothing but withheld kinds, from a client that has proven no key: the
-// client learns that it must authenticate. All other queries pass, and select what the client
-// receives.
+// Query refuses a query for which a client must authenticate (NIP-42), if the operator wants that.
+// It also refuses a filter for nothing but withheld kinds from a client that has proven no key. So
+// the client learns that it must authenticate. All other queries pass, and select the events that
+// the client may receive.
 //
 // The readers are the members of the set "readers". Without the set, nobody is one. A decision
 // allocates nothing.
@@ -29,7 +29,7 @@ var _ = policy.Register(manifest, new(rules))
 
 func main() {}
 
-// readers is the set of those who may read what is not for everybody.
+// readers is the name of the set whose members may read restricted events.
 const readers = "readers"
 
 // rules are the settings of the manifest.
@@ -142,7 +142,7 @@ func (r *rules) Audience(in policy.Input) policy.Verdict {
 	return policy.Pass()
 }
 
-// concerned returns the keys of the author and of those whom a p tag names, one after the other.
+// concerned returns the keys of the author and of the p tags, one after the other.
 func (r *rules) concerned(e policy.Event) []byte {
 	keys := append(r.keys[:0], e.Author()[:]...)
 	for it := e.Tags(); it.Next() && len(keys) < len(r.keys); {
@@ -254,7 +254,7 @@ func (r *rules) asked(filter *abi.FilterView) (some, every lists) {
 	return some, every
 }
 
-// refers reports whether the filter names what the events refer to.
+// refers reports whether the filter names references of events.
 func refers(filter *abi.FilterView) bool {
 	for it := filter.Tags(); it.Next(); {
 		switch it.Name() {
@@ -265,7 +265,7 @@ func refers(filter *abi.FilterView) bool {
 	return false
 }
 
-// client is who asks.
+// client is the sender of a query.
 type client struct {
 	in     policy.QueryInput
 	keys   [maxKeys]policy.PubKey // the first n that it has proven
@@ -301,7 +301,7 @@ func decode[T string | []byte](text T) (key policy.PubKey, ok bool) {
 	return key, bad < 16
 }
 
-// digits has 16 for what is no digit.
+// digits maps a byte to the value of a hex digit, and any other byte to 16.
 var digits = func() (table [256]byte) {
 	for i := range table {
 		table[i] = 16

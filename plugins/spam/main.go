@@ -1,21 +1,19 @@
-// Command spam is a policy against three kinds of unwanted text: the same text again
-// and again (whoever signs it), events that mention very many people, and events of
-// little but links.
+// Command spam is a policy against three kinds of unwanted text: the same text again and again
+// from any author, events that mention very many people, and events of little but links.
 //
-// Texts are the same if they have the same letters and digits in the same order:
-// white space, punctuation, emoji, accents as characters of their own, upper and lower
-// case and whom a text mentions (nostr:npub1…) do not count. The first 2 KiB are
-// compared; for mentions and links, the first 32 KiB count. A text may be posted a
-// number of times in a burst, and then as often in each time that is set. What is
-// counted is a hash of the text; it is kept by the host as a token bucket, so whoever
-// posts very many texts uses up no room of others.
+// Texts are the same if they have the same letters and digits in the same order. White space,
+// punctuation, emoji, separate accents, case and mentioned people (nostr:npub1…) make no
+// difference. The policy compares the first 2 KiB of a text, and looks for mentions and links in
+// the first 32 KiB. A text may be posted a number of times in a burst, and then as often again in
+// each period. The host keeps a token bucket for the hash of each text. So an author of very many
+// texts takes no room from others.
 //
 // The text of git events (NIP-34) may repeat itself and be full of links: only their
 // mentions count, unless the operator sets otherwise.
 //
-// Who is in the set "trusted" may write anything: its author, or whoever has proven a
-// key of it (NIP-42). Whoever knows a text that somebody is about to post can post it
-// first, as often as is allowed. A decision allocates nothing.
+// Members of the set "trusted" may write anything: the author, or any key that the client has
+// proven (NIP-42). A person who knows a text before it is posted can use up its copies. A
+// decision allocates nothing.
 package main
 
 import (
@@ -135,7 +133,7 @@ func (s *spam) namesTooMany(event policy.Event) bool {
 	return n > s.mentions
 }
 
-// unless returns the verdict, or a pass for whom the operator trusts.
+// unless returns the verdict, or a pass for people whom the operator trusts.
 func unless(in policy.Input, verdict policy.Verdict) policy.Verdict {
 	if in.SenderInSet(trusted) {
 		return policy.Pass()
@@ -143,7 +141,7 @@ func unless(in policy.Input, verdict policy.Verdict) policy.Verdict {
 	return verdict
 }
 
-// text is what the rules need to know of a content.
+// text has the properties of a content that the rules need.
 type text struct {
 	bytes     int // without white space
 	links     int
@@ -155,15 +153,14 @@ type text struct {
 	hash     uint64 // of these
 }
 
-// Bounds of what is looked at, so that an event of the largest size costs no more
-// than a long one.
+// Bounds of the work on a text, so that an event of the largest size costs no more than a long one.
 const (
 	readBytes     = 32 << 10 // for mentions and links
 	comparedBytes = 2 << 10  // compared to find equal texts
 )
 
-// FNV-1a. Whoever finds two texts of one hash could as well have posted the same
-// text twice.
+// FNV-1a. Texts with the same hash count as copies. An author who constructs them gains nothing:
+// posting one text twice has the same effect.
 const (
 	hashStart = 14695981039346656037
 	hashPrime = 1099511628211
@@ -205,7 +202,7 @@ func wordEnd(content string, at int) int {
 	return at
 }
 
-// what a piece of a word is.
+// what is the sort of a piece of a word.
 type what uint8
 
 const (
@@ -215,8 +212,8 @@ const (
 	other        // another nostr: address
 )
 
-// address returns the length of the piece that a word begins with, and what it is. A
-// plain piece ends before the next address.
+// address returns the length and the sort of the piece at the start of a word. A plain piece ends
+// before the next address.
 func address(word string) (int, what) {
 	switch {
 	case begins(word, "http://"), begins(word, "https://"):
@@ -255,7 +252,7 @@ func isAddress(word string) bool {
 	return begins(word, "http://") || begins(word, "https://") || begins(word, "nostr:")
 }
 
-// begins reports whether a word begins with a text of lower case, in whatever case.
+// begins reports whether a word begins with a lower-case text, in any case.
 func begins(word, with string) bool {
 	if len(word) < len(with) {
 		return false
@@ -290,7 +287,7 @@ func (t *text) count(piece string, what what, prose bool) {
 	}
 }
 
-// compare adds the letters and digits of a piece to what texts are compared by.
+// compare adds the letters and digits of a piece to the form by which texts are compared.
 func (t *text) compare(piece string) {
 	hash, n := t.hash, 0
 	for i := 0; i < len(piece); {

@@ -67,7 +67,7 @@ func TestCopies(t *testing.T) {
 		h.Want(policytest.Event{Kind: 1617, Content: text}, policy.ActionPass, "")
 		h.Want(policytest.Event{Kind: 30078, Content: text}, policy.ActionPass, "")
 	}
-	// What trusted people post does not use up what others may.
+	// Posts of trusted people do not use up what others may post.
 	h.Sets = map[string][]string{"trusted": {policy.PubKey{9}.String()}}
 	for range 10 {
 		post("a text of somebody trusted, who repeats it", 9, policy.ActionPass, "")

@@ -6,8 +6,8 @@ import (
 	"talon/sdk/policy"
 )
 
-// Bounds of what one decision reads, so that the hostile list of somebody who is
-// followed costs no decision its budget: a tag takes up to 5,000 fuel.
+// Bounds of the reads of one decision, because a tag takes up to 5,000 fuel. So the hostile list of
+// a followed author cannot use up the budget of a decision.
 const (
 	listsPerQuery   = 16
 	queriesPerEvent = 4
@@ -17,12 +17,11 @@ const (
 
 const kindFollows = 3
 
-// circle is who is within some hops of the anchors: they, whom they follow, and so
-// on. It is read from the store piece by piece, a few lists with each event that is
-// judged; the circle before answers until the new one is complete.
+// circle is the set of keys within some hops of the anchors: the anchors, the keys that they
+// follow, and so on. It is read from the store piece by piece, a few lists with each event that is
+// judged. The previous circle answers until the new one is complete.
 //
-// The lists are read breadth-first, so that where there are more keys than it may
-// hold, the nearest are in it.
+// The lists are read breadth-first. So if there are more keys than it may hold, it has the nearest.
 type circle struct {
 	anchors []policy.PubKey
 	hops    int
@@ -53,7 +52,7 @@ func newCircle(anchors []policy.PubKey, hops, limit, followers int, refresh int6
 	return c
 }
 
-// has reports whether the key is in the circle, as far as it is known.
+// has reports whether the circle has the key, as far as it has been read.
 func (c *circle) has(key *policy.PubKey) bool {
 	return c.ready && c.sets[1-c.read].has(key) || (c.reading || !c.ready) && c.sets[c.read].has(key)
 }
@@ -88,8 +87,8 @@ func (c *circle) advance(in policy.Input) bool {
 	return false
 }
 
-// begin starts to read. The places of keys depend on an event that whoever makes
-// keys to fall on one another could not know. It reports whether that took long.
+// begin starts to read. The id of a recent event seeds the hash table, so nobody can choose keys
+// that collide. It reports whether clearing the set took long.
 func (c *circle) begin(id policy.ID) (long bool) {
 	set := &c.sets[c.read]
 	long = set.n > 0
@@ -144,7 +143,7 @@ func (c *circle) query(facts policy.Facts, left int) int {
 	case found.Failed():
 		return 0
 	case !found.More():
-		// Whoever was asked for and is still there has no list here.
+		// Keys that are still in the batch have no list here.
 		for asked -= before - len(c.batch); asked > 0; asked-- {
 			c.drop(&c.batch[0])
 		}
@@ -178,8 +177,8 @@ func (c *circle) drop(author *policy.PubKey) {
 	}
 }
 
-// add adds whom up to n tags of a list name, without the first ones that are read
-// already. It returns how many tags there were, and whether they are all.
+// add adds the keys of up to n tags of a list, after the first ones, which are read already. It
+// returns the number of tags, and whether they are all.
 func (c *circle) add(list policy.Event, first, n int) (seen int, all bool) {
 	set, last := &c.sets[c.read], c.level == c.hops
 	if first == 0 {
@@ -206,15 +205,15 @@ func (c *circle) add(list policy.Event, first, n int) (seen int, all bool) {
 	return seen, false
 }
 
-// decode reads hex digits. Other text stands for some key, too: whoever writes it
-// could as well have named that key.
+// decode reads hex digits. Other text gives some key as well. That is harmless: its author could
+// have named that key.
 func decode(to []byte, text string) {
 	for i := range to {
 		to[i] = values[text[2*i]]<<4 | values[text[2*i+1]]
 	}
 }
 
-// values are what hex digits stand for.
+// values maps a hex digit to its value.
 var values = func() (table [256]byte) {
 	for i := range byte(16) {
 		table["0123456789abcdef"[i]] = i
@@ -233,9 +232,9 @@ func slotOf(key *policy.PubKey) slot {
 	return slot{binary.LittleEndian.Uint64(key[:]), binary.LittleEndian.Uint64(key[8:])}
 }
 
-// maxProbe is how far from its place a key may be. In a table that is at most half
-// full of keys that nobody chose, none is nearly that far: who makes keys that fall
-// on one another is left out, and slows nobody down.
+// maxProbe bounds the distance of a key from its place. In a table that is at most half full of
+// random keys, no distance comes near. Keys that are made to collide are left out, and slow nobody
+// down.
 const maxProbe = 256
 
 // keySet is a set of at most `most` public keys: a table with open addressing.

@@ -1,13 +1,12 @@
-// Command trust is a policy by follow lists: it knows the authors within some hops
-// of given ones, the anchors, by the follow lists (kind 3) that are stored here, and
-// refuses the others. One hop is whom the anchors follow, two hops whom those follow.
+// Command trust is a policy by follow lists. It knows the authors within some hops of given ones,
+// the anchors, by the follow lists (kind 3) that are stored here. It refuses all others. The
+// authors that an anchor follows are one hop away, those that they follow two hops.
 //
-// Who is in the set "members" is always known. Without anchors, trust decides
-// nothing.
+// Members of the set "members" are always known. Without anchors, trust decides nothing.
 //
-// A follow list counts only if it is stored here, and whoever is known may add
-// thousands by following them: take few hops, and anchors that do not follow back
-// everybody. Of one list, the first 3,000 tags count.
+// A follow list counts only if it is stored here. A known author can add thousands of authors by
+// following them. So configure few hops, and anchors that do not follow everybody back. The first
+// 3,000 tags of a list count.
 //
 // The authors are read from the store piece by piece, a few lists with each event,
 // and kept in the memory of each instance of the module until it is time to read

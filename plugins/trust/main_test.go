@@ -157,7 +157,7 @@ func TestManyPeople(t *testing.T) {
 	h.WantNoAllocations(policytest.Event{PubKey: person(1 << 24), Kind: 1})
 }
 
-// TestHostileLists: whoever is followed writes what he likes.
+// TestHostileLists checks lists with hostile content of an author who is followed.
 func TestHostileLists(t *testing.T) {
 	good := person(7).String()
 	for name, tags := range map[string][][]string{

@@ -4,22 +4,21 @@
 //
 // # What is generated
 //
-// go generate writes the files *_gen.go here, what the SDKs of other languages
-// read and write, and docs/reference-messages.md, all from talon.proto; what is
-// generated is checked in, and a test of internal/abigen says when it is not
-// current. By hand is what is shaped by what a guest pays for it or by the types of
-// its callers: the wire, an event and its tags, filters, the request about an
-// event, the writer of a verdict, and checks that concern more than one field.
+// go generate ./internal/abigen makes these from talon.proto: the files *_gen.go here, the messages
+// in the SDKs of other languages, and docs/reference-messages.md. The results are checked in, and a
+// test of internal/abigen fails if they are not current. Some code is written by hand, because of
+// its cost in a guest or because of the types of its callers: the wire, an event and its tags,
+// filters, the request about an event, the writer of a verdict, and checks of more than one field.
 //
 // # How to add a field
 //
-// Add a line to its message in talon.proto, with the next number and a note, and run
-// go generate ./internal/abigen. Structs, writers, readers, the other languages, the JSON of
-// vectors and the reference have the field then, unless the mark "go hand" stands above
-// the message. Fill it in where the host writes the message, give it a value in the
-// samples of the tests here, and run go test with -update in talon/sdk, talon/sdk/abi and
-// ./internal/abigen, since the golden bytes, what they say and the exported API grow. The first list of a message that has none makes a
-// view of the struct to read, as the golden API will say.
+// Add a line to its message in talon.proto, with the next number and a note, and run go generate
+// ./internal/abigen. Then structs, writers, readers, the other languages, the JSON of vectors and
+// the reference have the field, unless the message has the mark "go hand". Fill in the field in the
+// host code that writes the message, and give it a value in the samples of the tests here. Run go
+// test with -update in talon/sdk, talon/sdk/abi and ./internal/abigen, because the golden bytes,
+// their meaning and the exported API change. The first list of a message that had none makes its
+// struct a view to read, as the golden API will say.
 //
 // A field of a message with that mark is added to its code here by hand; one of
 // Verdict is read by all, and is written by [AppendVerdict]. A number above 15 takes
@@ -49,12 +48,11 @@
 //
 // # Host functions
 //
-// They are imported from [ImportModule], one import name for each capability,
-// so that the import section says what a module can do. A function that
-// answers with data is given the address and capacity of a buffer of the
-// guest's; it returns the length of its answer and writes it only if it fits,
-// so that a guest with too small a buffer can grow it and ask again. Nothing
-// calls back into the guest while a host function runs.
+// They are imported from [ImportModule], one import name for each capability. So the import section
+// shows the capabilities of a module. A function that answers with data takes the address and
+// capacity of a buffer of the guest. It returns the length of its answer, and writes the answer
+// only if it fits. So a guest can grow a small buffer and ask again. Nothing calls back into the
+// guest while a host function runs.
 //
 // Invariants:
 //
@@ -148,16 +146,15 @@ const (
 	// CapKVDelete (key i32, klen i32) forgets the value of the key.
 	CapKVDelete = "kv.delete"
 
-	// CapKVIncr (key i32, klen i32, delta i64, ttl i64) -> i64 adds delta to the
-	// counter of the key and returns what it is then. The value is 8 bytes, little
-	// endian; one of another length counts as 0. It saturates. Where there is no
-	// room, the value does not change and the result is what it would be. ttl
-	// applies when the key is new.
+	// CapKVIncr (key i32, klen i32, delta i64, ttl i64) -> i64 adds delta to the counter of the key
+	// and returns the sum. The value is 8 bytes, little endian. A value of another length counts as
+	// 0. The sum saturates. If there is no room, the stored value does not change, and the function
+	// still returns the sum. ttl applies when the key is new.
 	CapKVIncr = "kv.incr"
 
-	// CapSetsContains (name i32, nlen i32, member i32, mlen i32) -> i32 returns 1 if
-	// the set has the member, 0 if not, NotFound if there is no such set. 64 hex
-	// digits and the 32 bytes that they stand for are the same member.
+	// CapSetsContains (name i32, nlen i32, member i32, mlen i32) -> i32 returns 1 if the set has
+	// the member, 0 if not, and NotFound if there is no such set. A key matches both as 32 bytes
+	// and as 64 hex digits.
 	CapSetsContains = "sets.contains"
 
 	// CapBucketTake (key i32, klen i32, n i32, burst i32, per_ms i64) -> i64 takes n
@@ -190,7 +187,7 @@ const (
 	MetricGauge   = 1
 )
 
-// Limits of what a module remembers.
+// Limits of the memory of a module.
 const (
 	MaxKey   = 256      // bytes of a key
 	MaxValue = 64 << 10 // bytes of a value

@@ -1,6 +1,6 @@
 package abi
 
-// Event is the message Event as it is written. T is the writer's type of a tag.
+// Event is the message Event for an encoder. T is the writer's type of a tag.
 type Event[T ~[]string] struct {
 	ID, PubKey, Sig []byte
 	CreatedAt       int64
@@ -156,16 +156,15 @@ func (v *EventView) CreatedAt() int64 { return v.createdAt }
 func (v *EventView) Kind() uint32     { return v.kind }
 func (v *EventView) Content() string  { return text(v.content) }
 
-// TagBytes returns the size of the tags as they are encoded: at least two bytes
-// for each tag and for each item, and the items themselves. It costs nothing, and
-// bounds what walking the tags would count.
+// TagBytes returns the size of the encoded tags: at least two bytes for each tag and for each item,
+// and the items themselves. It costs nothing, and bounds the cost of walking the tags.
 func (v *EventView) TagBytes() int { return len(v.tags) }
 
 // TagCount returns the number of tags, for much less than walking them costs.
 func (v *EventView) TagCount() (n int) {
 	for rest := v.tags; len(rest) > 0; {
 		n += countTags(rest)
-		// What is left begins with a tag of another shape, or with another field.
+		// The rest begins with a tag of another shape, or with another field.
 		it := TagIter{tags: rest, next: pastTags(rest, 0)}
 		if !it.nextAny() {
 			break

@@ -13,9 +13,9 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/messages.golden")
 
-// TestGoldenBytes holds the bytes of every message against testdata/messages.golden: a
-// module that was built years ago reads and writes these. What they mean is for the tests
-// of internal/abigen, which read them with another implementation of protobuf and talon.proto.
+// TestGoldenBytes compares the bytes of every message with testdata/messages.golden, because
+// modules that were built years ago read and write them. The tests of internal/abigen check their
+// meaning, with another implementation of protobuf and talon.proto.
 func TestGoldenBytes(t *testing.T) {
 	var text strings.Builder
 	for _, sample := range goldenSamples() {

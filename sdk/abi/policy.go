@@ -58,7 +58,7 @@ func (it *BytesIter) nextAny() bool {
 // Bytes returns the value that Next moved to.
 func (it *BytesIter) Bytes() []byte { return it.b[it.from:it.to:it.to] }
 
-// Key returns the value as a key or an id of 32 bytes; what is missing is zeros.
+// Key returns the value as a key or an id of 32 bytes, filled up with zeros.
 func (it *BytesIter) Key() (key [32]byte) {
 	copy(key[:], it.Bytes())
 	return key
@@ -67,8 +67,8 @@ func (it *BytesIter) Key() (key [32]byte) {
 // Text returns Bytes as a string.
 func (it *BytesIter) Text() string { return text(it.Bytes()) }
 
-// AdmitRequest is the message AdmitRequest as it is written, its Source
-// included. T and K are the writer's types of a tag and of a public key.
+// AdmitRequest is the message AdmitRequest for an encoder, with its Source. T and K are the
+// writer's types of a tag and of a public key.
 type AdmitRequest[T ~[]string, K ~[32]byte] struct {
 	Event   Event[T]
 	Origin  uint32

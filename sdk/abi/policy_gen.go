@@ -15,7 +15,7 @@ const (
 	OriginSync        = 3 // another relay
 )
 
-// Action is what a policy says of an event, a query, a connection or a push.
+// Action is the answer of a policy to an event, a query, a connection or a push.
 const (
 	ActionPass         = 0 // no opinion: the next policy of the chain decides
 	ActionAccept       = 1 // allow it; store the event
@@ -23,7 +23,7 @@ const (
 	ActionShadowReject = 3 // event: answer OK true, do not store; query: answer as if nothing were here
 	ActionHold         = 4 // event: keep it in purgatory
 	ActionRequireAuth  = 5 // event, query: refuse it until the client authenticates (NIP-42)
-	ActionRestrict     = 6 // audience: only whom the verdict names receives the event
+	ActionRestrict     = 6 // audience: only the readers that the verdict names receive the event
 )
 
 // VerdictView reads a Verdict in place. Its texts are valid UTF-8.
@@ -207,7 +207,7 @@ func (c *Config) decode(b []byte) error {
 type Configured struct {
 	Failure string // one sentence that names the key and the value that are wrong
 	Idle    []string
-	About   About // of a policy, configured like this
+	About   About // of a policy with this configuration
 }
 
 // AppendConfigured appends c.
@@ -250,10 +250,10 @@ func (c *Configured) decode(b []byte) error {
 	return r.err()
 }
 
-// Service is how the relay is reached from outside. It is the host's setting, the
+// Service is the address of the relay from outside, and its operator. The host sets it, the
 // same for every module.
 type Service struct {
-	Domain   string   // host, with a port where it is not the usual one: relay.example.com, localhost:7334
+	Domain   string   // host, with a port if it is not the usual one: relay.example.com, localhost:7334
 	PRs      bool     // /prs/ takes pull requests for repositories elsewhere (GRASP-06)
 	Operator [32]byte // the operator's public key, 32 bytes; empty: the operator names none
 }
@@ -295,7 +295,7 @@ type Writes uint32
 const (
 	WritesUnsaid     Writes = iota
 	WritesOpen              // every valid event is accepted, but for spam and excess
-	WritesRestricted        // only events of some authors, some kinds, about something
+	WritesRestricted        // only events of some authors, of some kinds, or about some subject
 )
 
 // About is what a policy says about the relay: for its information document
@@ -303,8 +303,8 @@ const (
 type About struct {
 	Grasps   []string
 	Criteria string     // which repositories are accepted, on one line of at most 1 KiB
-	Curation string     // by what rule the operator chooses among them, likewise; empty if there is no choice
-	Writes   Writes     // whose events are accepted, as far as this policy is asked
+	Curation string     // the operator's rule for choosing among them, likewise; empty if there is no choice
+	Writes   Writes     // the authors whose events this policy accepts
 	Limits   Limitation // figures that it enforces
 }
 
@@ -391,11 +391,11 @@ func (m *Limitation) decode(b []byte) error {
 	return r.err()
 }
 
-// Client is who is at the other end of a connection, as far as it is known.
+// Client is the client of a connection, as far as it is known.
 type Client[K ~[32]byte] struct {
 	Address   []byte // its IP address; empty where there is none
 	Authed    []K    // keys that it has proven (NIP-42), 32 bytes each
-	UserAgent string // what it says of itself
+	UserAgent string // its User-Agent header
 	Origin    string // the page that a browser was on
 	Path      string // of the request, "/" for most
 }
@@ -419,7 +419,7 @@ func (v ClientView) Address() string { return text(lastField(v.b, 1)) }
 // Authed iterates over the authed: keys that it has proven (NIP-42), 32 bytes each.
 func (v ClientView) Authed() BytesIter { return fields(v.b, 2) }
 
-// UserAgent: what it says of itself.
+// UserAgent: its User-Agent header.
 func (v ClientView) UserAgent() string { return text(lastField(v.b, 3)) }
 
 // Origin: the page that a browser was on.
@@ -428,7 +428,7 @@ func (v ClientView) Origin() string { return text(lastField(v.b, 4)) }
 // Path: of the request, "/" for most.
 func (v ClientView) Path() string { return text(lastField(v.b, 5)) }
 
-// Verb is what a client does with filters.
+// Verb is the message in which a client sends filters.
 const (
 	VerbUnspecified = 0
 	VerbReq         = 1 // REQ: stored and live events
@@ -568,12 +568,12 @@ func (it *RefUpdateIter) Update() RefUpdate {
 type PushRequest[K ~[32]byte, U ~struct{ Ref, Old, New string }] struct {
 	Client      Client[K]
 	Repo        string // address of the announcement, 30617:pubkey:d
-	Maintainers []K    // whose state counts for the repository, 32 bytes each
+	Maintainers []K    // the keys whose states count for the repository, 32 bytes each
 	Updates     []U
 	Bytes       int64 // of the pack, as far as it is known; 0 if it is not
 	Stored      int64 // bytes that the repository takes on disk
 	Now         int64 // unix seconds
-	PRs         bool  // to the repository under /prs/ (GRASP-06): repo names whose, nothing need be announced
+	PRs         bool  // to the repository under /prs/ (GRASP-06): repo names its owner, and needs no announcement
 	Fetch       bool
 }
 
@@ -601,7 +601,7 @@ type PushRequestView struct {
 	Bytes  int64  // of the pack, as far as it is known; 0 if it is not
 	Stored int64  // bytes that the repository takes on disk
 	Now    int64  // unix seconds
-	PRs    bool   // to the repository under /prs/ (GRASP-06): repo names whose, nothing need be announced
+	PRs    bool   // to the repository under /prs/ (GRASP-06): repo names its owner, and needs no announcement
 	Fetch  bool
 
 	b []byte
@@ -632,7 +632,7 @@ func (v *PushRequestView) Decode(b []byte) error {
 	return r.err()
 }
 
-// Maintainers iterates over the maintainers: whose state counts for the repository, 32 bytes each.
+// Maintainers iterates over the maintainers: the keys whose states count for the repository, 32 bytes each.
 func (v *PushRequestView) Maintainers() BytesIter { return fields(v.b, 3) }
 
 // Updates iterates over the updates.

@@ -4,8 +4,8 @@ import (
 	"unicode/utf8"
 )
 
-// QueryFilter is a client's filter as it is written. I, P, K and T are the
-// writer's types of an id, a public key, a kind and a condition on a tag.
+// QueryFilter is a client's filter for an encoder. I, P, K and T are the writer's types of an id, a
+// public key, a kind and a condition on a tag.
 type QueryFilter[I, P ~[32]byte, K ~uint16, T ~struct {
 	Name   byte
 	Values []string
@@ -19,8 +19,8 @@ type QueryFilter[I, P ~[32]byte, K ~uint16, T ~struct {
 	Limit   int // as the client gave it, -1 if it gave none
 }
 
-// AppendFilterOf appends f as the next filter of a QueryRequest. What else the
-// request holds follows the filters: [AppendQueryRequest].
+// AppendFilterOf appends f as the next filter of a QueryRequest. The other fields of the request
+// follow the filters: [AppendQueryRequest].
 func AppendFilterOf[I, P ~[32]byte, K ~uint16, T ~struct {
 	Name   byte
 	Values []string
@@ -120,8 +120,7 @@ func (v *FilterView) Decode(b []byte) error {
 	return r.err()
 }
 
-// NumIDs, NumAuthors, NumKinds and NumTags count what the filter asks for. They
-// cost nothing.
+// NumIDs, NumAuthors, NumKinds and NumTags count the conditions of the filter. They cost nothing.
 func (v *FilterView) NumIDs() int     { return v.ids }
 func (v *FilterView) NumAuthors() int { return v.authors }
 func (v *FilterView) NumKinds() int   { return v.kinds }

@@ -64,7 +64,7 @@ func appendFilters(b []byte, field byte, list []Filter) []byte {
 	return b
 }
 
-// ActionLimits bounds what DecodeActions reads.
+// ActionLimits bounds the input of DecodeActions.
 type ActionLimits struct {
 	Actions   int // of one answer
 	Filters   int // of one subscription
@@ -72,7 +72,7 @@ type ActionLimits struct {
 	AllValues int // of all filters of an answer
 }
 
-// ActionError says what is wrong with an answer of a strategy.
+// ActionError describes the fault in an answer of a strategy.
 type ActionError struct {
 	Index int    // of the action, from 0
 	What  string // what is wrong, and what is wanted
@@ -82,10 +82,9 @@ func (e *ActionError) Error() string {
 	return "action " + decimal(e.Index) + ": " + e.What
 }
 
-// DecodeActions reads StepActions that came from a module. What it returns is a
-// copy; its size is bounded by the limits and by len(b). An error is an
-// *ActionError or ErrMalformed. Whether relays may be contacted and numbers make
-// sense together is for the caller.
+// DecodeActions reads StepActions of a module, and returns a copy. Its size is bounded by the
+// limits and by len(b). An error is an *ActionError or ErrMalformed. The caller checks whether
+// relays may be contacted, and whether the numbers make sense together.
 func DecodeActions(b []byte, limits ActionLimits) ([]StepAction, error) {
 	var actions []StepAction
 	d := actionDecoder{limits: limits, left: limits.AllValues}
@@ -109,8 +108,8 @@ func DecodeActions(b []byte, limits ActionLimits) ([]StepAction, error) {
 	return actions, nil
 }
 
-// actionDecoder decodes the actions of one answer. Its methods return what is
-// wrong, "" if nothing is.
+// actionDecoder decodes the actions of one answer. Its methods return the fault, or "" if there is
+// none.
 type actionDecoder struct {
 	limits ActionLimits
 	left   int // values that the rest of the answer may have
@@ -179,7 +178,7 @@ func (d *actionDecoder) addFilter(a *StepAction, b []byte) string {
 	return ""
 }
 
-// check says what is missing or out of range.
+// check returns the field that is missing or out of range.
 func check(a *StepAction) string {
 	switch {
 	case a.Do != DoSetTimer && a.Relay == "":

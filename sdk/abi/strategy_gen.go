@@ -25,35 +25,35 @@ const (
 	SupportNo      = 2
 )
 
-// SyncLevel says how much of a repository is wanted.
+// SyncLevel is the part of a repository's events that is wanted.
 const (
 	SyncLevelUnspecified = 0
 	SyncLevelFull        = 1 // its announcement is stored: everything
 	SyncLevelState       = 2 // its announcement is held: announcements and states only
 )
 
-// Method is how past events are fetched.
+// Method is the protocol that fetches past events.
 const (
-	MethodAuto       = 0 // negentropy; REQ where the relay cannot
+	MethodAuto       = 0 // negentropy, or REQ if the relay has no NIP-77
 	MethodNegentropy = 1 // NIP-77 only
 	MethodREQ        = 2 // REQ and EOSE, page by page
 )
 
-// Purpose says why events are asked for; their source in metrics.
+// Purpose is the reason for asking for events; metrics name it as their source.
 const (
 	PurposeLive      = 0
-	PurposeStartup   = 1 // the first time that this is asked of this relay
-	PurposeReconnect = 2 // what was missed while disconnected
-	PurposeDaily     = 3 // all again, from time to time
+	PurposeStartup   = 1 // the first request for this to this relay
+	PurposeReconnect = 2 // events missed during an absence
+	PurposeDaily     = 3 // everything again, from time to time
 )
 
-// StepLimits is the most that the host carries out. 0: none of it.
+// StepLimits is the list of the host's limits for actions. 0: none of it.
 type StepLimits struct {
 	Connections   uint32 // relays connected to at once
 	Subscriptions uint32 // open on one relay
 	Filters       uint32 // of one subscription
 	Values        uint32 // of one filter: ids, authors, kinds and tag values together
-	Historics     uint32 // running on one relay; what is above waits for its turn
+	Historics     uint32 // running on one relay; others wait for their turn
 	Timers        uint32 // set at once
 	Actions       uint32 // of one answer
 	Bytes         uint32 // of one answer; 0: not known
@@ -97,8 +97,8 @@ func readStepLimits(r reader) StepLimits {
 	return m
 }
 
-// Capabilities is what is known of a relay: what it says (NIP-11) and what it
-// showed. 0: not known.
+// Capabilities is the list of known limits of a relay, from its document (NIP-11) and answers.
+// 0: not known.
 type Capabilities struct {
 	Negentropy       uint32
 	MaxSubscriptions uint32
@@ -340,7 +340,7 @@ type KnownRepository struct {
 	Level   uint32
 	Relays  []string
 	Roots   [][32]byte // ids of its root events (1617 1618 1619 1621), 32 bytes each, one after the other
-	Active  []uint32   // of each of these, in unix seconds, the latest activity that is known
+	Active  []uint32   // of each of these, in unix seconds, the latest known activity
 }
 
 func appendKnownRepository(b []byte, field byte, m *KnownRepository) []byte {
@@ -374,7 +374,7 @@ type KnownRepositoryView struct {
 	roots []byte
 }
 
-// Relays iterates over the relays: of its announcement, normalised, without our own; of a held one those that may be contacted now.
+// Relays iterates over the relays: of its announcement, normalised, without our own; if it is held, those that may be contacted now.
 func (v *KnownRepositoryView) Relays() BytesIter { return fields(v.b, 3) }
 
 // NumRoots is the number of roots.
@@ -383,7 +383,7 @@ func (v *KnownRepositoryView) NumRoots() int { return len(v.roots) / 32 }
 // Root returns the one at index i.
 func (v *KnownRepositoryView) Root(i int) [32]byte { return [32]byte(v.roots[32*i:]) }
 
-// Active iterates over the active: of each of these, in unix seconds, the latest activity that is known.
+// Active iterates over the active: of each of these, in unix seconds, the latest known activity.
 func (v *KnownRepositoryView) Active() ActiveIter { return ActiveIter{r: reader{rest: v.b}} }
 
 // ActiveIter walks the active of a message.
@@ -441,10 +441,10 @@ func (it *KnownRepositoryIter) Repository() KnownRepositoryView {
 	return m
 }
 
-// StepInit is the world as it is. A strategy gets it before anything else, also
-// when it takes over from another: it starts from this and forgets the rest.
-// Timers of the strategy before are gone; subscriptions, historics and
-// connections go on until an action ends them.
+// StepInit is the state of the world. It is the first input of a strategy, and comes again
+// when the strategy takes over from another. The strategy starts from it and forgets the rest.
+// Timers of the earlier strategy are gone. Subscriptions, historics and connections go on
+// until an action ends them.
 // A large world comes in parts of about 64 KiB, one input each, with nothing in
 // between. Limits, own and relays are in the first part. A repository may be in
 // several parts: their roots add up.
@@ -479,7 +479,7 @@ func (v *StepInitView) Repositories() KnownRepositoryIter {
 	return KnownRepositoryIter{it: fields(v.b, 7)}
 }
 
-// LocalEvent is an event that was accepted here, from whatever source: kind
+// LocalEvent is an event that was accepted here, from any source: kind
 // 30617, 1617, 1618, 1619, 1621 or 10317.
 type LocalEvent struct {
 	ID           [32]byte // 32 bytes
@@ -490,7 +490,7 @@ type LocalEvent struct {
 	Relays       []string
 	Level        uint32 // 30617: of the repository
 	Origin       uint32
-	Relay        string // that it came from, for ORIGIN_SYNC
+	Relay        string // its source, for ORIGIN_SYNC
 }
 
 // LocalEventView reads a LocalEvent in place.
@@ -501,7 +501,7 @@ type LocalEventView struct {
 	CreatedAt int64  // unix seconds
 	Level     uint32 // 30617: of the repository
 	Origin    uint32
-	Relay     string // that it came from, for ORIGIN_SYNC
+	Relay     string // its source, for ORIGIN_SYNC
 
 	b []byte
 }
@@ -509,7 +509,7 @@ type LocalEventView struct {
 // Repositories iterates over the repositories: known repositories that it announces or tags, 30617:pubkey:d.
 func (v *LocalEventView) Repositories() BytesIter { return fields(v.b, 5) }
 
-// Relays iterates over the relays: 30617, 10317: all that it lists now, normalised, without our own; of a held 30617 those that may be contacted now.
+// Relays iterates over the relays: 30617, 10317: all that it lists now, normalised, without our own; if a 30617 is held, those that may be contacted now.
 func (v *LocalEventView) Relays() BytesIter { return fields(v.b, 6) }
 
 // RepoGone is a repository that Talon stopped following. It was deleted or it expired, or
@@ -522,26 +522,26 @@ type RelayConnected struct {
 	Capabilities   Capabilities
 	LastConnected  int64 // start of the connection before this one; 0: there was none
 	DisconnectedAt int64 // end of the connection before this one
-	Anew           bool  // everything is to be compared again, whatever is known: the operator asks for it
+	Anew           bool  // the operator asks to compare everything again, also known content
 }
 
-// RelayDisconnected is a connection that ended, or that could not be made. With
-// it end its subscriptions and historics.
+// RelayDisconnected is a connection that ended, or an attempt that failed. The
+// subscriptions and historics of the connection end with it.
 type RelayDisconnected struct {
 	Relay     string
 	Class     uint32
 	Reason    string
 	Connected bool   // it was connected; false: an attempt failed
 	Failures  uint32 // in a row
-	RetryAt   int64  // when the host tries again; 0: it does not, unless asked to connect
+	RetryAt   int64  // when the host tries again; 0: only if asked to connect
 }
 
-// Eose: what a relay has stored for a subscription has arrived.
+// Eose: all stored events of a subscription have arrived from a relay.
 type Eose struct {
 	Relay        string
 	ID           string
 	Events       uint32 // that the relay sent
-	New          uint32 // of them, those that were not known here
+	New          uint32 // of them, those that were new here
 	MinCreatedAt int64  // unix seconds, of all that it sent
 }
 
@@ -558,12 +558,12 @@ type HistoricDone struct {
 	Relay        string
 	ID           string
 	Method       uint32 // that was used
-	Complete     bool   // all that the relay has is here, or was refused here
+	Complete     bool   // all matching events of the relay are here, or were refused here
 	Class        uint32 // why it is not complete
 	Reason       string
 	Have         uint32 // events that the relay lacks (negentropy); with holdings, that it has lost
 	Need         uint32 // events that were fetched
-	New          uint32 // of them, those that were not known here
+	New          uint32 // of them, those that were new here
 	Bytes        int64  // received
 	Rounds       uint32 // messages of negentropy, or pages
 	MinCreatedAt int64  // unix seconds, of all that were fetched
@@ -591,14 +591,14 @@ type Repeats struct {
 // TimerFired is a timer whose time has come. It is no longer set.
 type TimerFired struct {
 	ID string
-	At int64 // that it was set for
+	At int64 // the time for which it was set
 }
 
-// RootActivity reports root events about which other events were accepted here: comments,
-// statuses, updates. The host gathers them for a moment.
+// RootActivity reports root events to which other events refer that were accepted here:
+// comments, statuses, updates. The host gathers them for a moment.
 type RootActivity struct {
 	Roots  [][32]byte
-	Latest []uint32 // for each of these, in unix seconds, created_at of the latest of these events
+	Latest []uint32 // for each of these ids, in unix seconds, created_at of the latest event that tags it
 }
 
 // RootActivityView reads a RootActivity in place.
@@ -613,7 +613,7 @@ func (v *RootActivityView) NumRoots() int { return len(v.roots) / 32 }
 // Root returns the one at index i.
 func (v *RootActivityView) Root(i int) [32]byte { return [32]byte(v.roots[32*i:]) }
 
-// Latest iterates over the latest: for each of these, in unix seconds, created_at of the latest of these events.
+// Latest iterates over the latest: for each of these ids, in unix seconds, created_at of the latest event that tags it.
 func (v *RootActivityView) Latest() LatestIter { return LatestIter{r: reader{rest: v.b}} }
 
 // LatestIter walks the latest of a message.

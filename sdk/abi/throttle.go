@@ -4,7 +4,7 @@ package abi
 // milliseconds.
 const MaxDelay = 366 * 24 * 3600 * 1000
 
-// AnswerError says what is wrong with an answer of a throttle.
+// AnswerError describes the fault in an answer of a throttle.
 type AnswerError struct{ What string }
 
 func (e *AnswerError) Error() string { return e.What }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// SubjectKind says what a throttle is asked about.
+// SubjectKind is the kind of a subject.
 const (
 	SubjectUnspecified = 0
 	SubjectDomain      = 1 // git requests to a domain
@@ -15,12 +15,12 @@ const (
 	SubjectRepository  = 3 // the search for a repository's git data, over all its domains
 )
 
-// Outcome is how something ended.
+// Outcome is the result of a request, a connection or a round.
 const (
 	OutcomeUnspecified  = 0
-	OutcomeOK           = 1 // relay: connected; domain: everything that was asked for
-	OutcomePartial      = 2 // some of it
-	OutcomeNotFound     = 3 // the server answered, and has none of it, or what it has was refused
+	OutcomeOK           = 1 // relay: connected; domain: all requested objects
+	OutcomePartial      = 2 // some of the objects
+	OutcomeNotFound     = 3 // the server answered, and has none of the objects, or those that it has were refused
 	OutcomeRateLimited  = 4 // 429; a NOTICE or CLOSED that says so
 	OutcomeRefused      = 5 // 401, 403; not for us
 	OutcomeServer       = 6 // 5xx
@@ -33,7 +33,7 @@ const (
 	OutcomeDisconnected = 13 // relay: a connection that was up ended
 )
 
-// Health is what a throttle thinks of a domain or relay; kept across restarts.
+// Health is the throttle's judgement of a domain or relay, kept across restarts.
 const (
 	HealthUnspecified = 0 // as it was
 	HealthHealthy     = 1
@@ -42,17 +42,17 @@ const (
 	HealthBarred      = 4 // its name, certificate or protocol is broken: set aside; dead in metrics
 )
 
-// Subject is what a throttle is asked about, and what happened with it lately.
+// Subject is the domain, relay or repository of a request, with its recent history.
 type Subject struct {
 	Kind         uint32
-	Name         string   // a host name, with the port if it is another; a relay's URL; 30617:pubkey:d
+	Name         string   // a host name, with the port if it is not the usual one; a relay's URL; 30617:pubkey:d
 	InFlight     uint32   // requests, connection attempts
 	Ages         []uint32 // milliseconds since each of the latest starts, newest first, at most 256
 	Failures     uint32   // in a row
 	FailingSince int64    // the first of them
 	LastSuccess  int64
-	NotBefore    int64  // what the throttle last said
-	Health       uint32 // what the throttle last said
+	NotBefore    int64  // the latest answer of the throttle
+	Health       uint32 // the latest answer of the throttle
 	Bootstrap    bool   // relay: the operator named it
 	Uptime       int64
 	Faults       uint32
@@ -87,13 +87,13 @@ func appendSubject(b []byte, field byte, m *Subject) []byte {
 // SubjectView reads a Subject in place.
 type SubjectView struct {
 	Kind         uint32
-	Name         string // a host name, with the port if it is another; a relay's URL; 30617:pubkey:d
+	Name         string // a host name, with the port if it is not the usual one; a relay's URL; 30617:pubkey:d
 	InFlight     uint32 // requests, connection attempts
 	Failures     uint32 // in a row
 	FailingSince int64  // the first of them
 	LastSuccess  int64
-	NotBefore    int64  // what the throttle last said
-	Health       uint32 // what the throttle last said
+	NotBefore    int64  // the latest answer of the throttle
+	Health       uint32 // the latest answer of the throttle
 	Bootstrap    bool   // relay: the operator named it
 	Uptime       int64
 	Faults       uint32
@@ -187,7 +187,7 @@ type DelayRequest struct {
 	Subject   Subject // a repository or a relay
 	Origin    uint32  // of the event
 	EventKind uint32  // of the event
-	Planned   int64   // the attempt that is planned already; the sooner one counts
+	Planned   int64   // an attempt that is already planned; the sooner one counts
 }
 
 // AppendDelayRequest appends q.
@@ -206,7 +206,7 @@ type DelayRequestView struct {
 	Subject   SubjectView // a repository or a relay
 	Origin    uint32      // of the event
 	EventKind uint32      // of the event
-	Planned   int64       // the attempt that is planned already; the sooner one counts
+	Planned   int64       // an attempt that is already planned; the sooner one counts
 }
 
 // Decode reads b. What has a method is looked into only when that is called.
@@ -235,7 +235,7 @@ func (v *DelayRequestView) Decode(b []byte) error {
 // DelayAnswer is the message DelayAnswer.
 type DelayAnswer struct {
 	Delay  int64 // from now
-	Expiry int64 // from now: when to give the event up; 0: the host's own
+	Expiry int64 // from now: when to give up the event; 0: the host's default
 }
 
 // AppendDelayAnswer appends a.
@@ -281,8 +281,8 @@ func (a *DelayAnswer) decode(b []byte) error {
 type ThrottleAdmitRequest struct {
 	Now         int64
 	Subject     Subject // a domain or a relay
-	Repository  string  // that it is for, 30617:pubkey:d; empty for a relay
-	AllInFlight uint32  // of this kind, to everybody
+	Repository  string  // the purpose of the request, 30617:pubkey:d; empty for a relay
+	AllInFlight uint32  // requests of this kind, to all subjects
 }
 
 // AppendThrottleAdmitRequest appends q.
@@ -298,8 +298,8 @@ func AppendThrottleAdmitRequest(b []byte, q *ThrottleAdmitRequest) []byte {
 type ThrottleAdmitRequestView struct {
 	Now         int64
 	Subject     SubjectView // a domain or a relay
-	Repository  string      // that it is for, 30617:pubkey:d; empty for a relay
-	AllInFlight uint32      // of this kind, to everybody
+	Repository  string      // the purpose of the request, 30617:pubkey:d; empty for a relay
+	AllInFlight uint32      // requests of this kind, to all subjects
 }
 
 // Decode reads b. What has a method is looked into only when that is called.
@@ -326,7 +326,7 @@ func (v *ThrottleAdmitRequestView) Decode(b []byte) error {
 // ThrottleAdmitAnswer is the message ThrottleAdmitAnswer.
 type ThrottleAdmitAnswer struct {
 	Start bool
-	Wait  int64 // if not: ask again then; 0: when another request has ended
+	Wait  int64 // if not, the time until the next question; 0: when another request has ended
 }
 
 // AppendThrottleAdmitAnswer appends a.
@@ -355,22 +355,22 @@ func (a *ThrottleAdmitAnswer) decode(b []byte) error {
 	return nil
 }
 
-// AfterRequest tells how something ended, and asks when to go on. For a
-// repository: one round over all its URLs that left something missing.
+// AfterRequest gives the outcome of a request or connection, and asks when to go on. For a
+// repository it is the outcome of a round over all its URLs that left something missing.
 type AfterRequest struct {
 	Now        int64
-	Subject    Subject // failures and ages with what is told here
+	Subject    Subject // its failures and ages include this outcome
 	Outcome    uint32
-	Repository string // that a request to a domain was for, 30617:pubkey:d
+	Repository string // the purpose of a request to a domain, 30617:pubkey:d
 	Status     uint32 // of HTTP
-	RetryAfter int64  // what the server asked for, from now
+	RetryAfter int64  // the time that the server asked for, from now
 	Took       int64
 	Bytes      int64  // received
-	Found      uint32 // objects that were missing and are there now
+	Found      uint32 // objects that were missing and have arrived
 	Missing    uint32 // objects that are still missing
 	Attempts   uint32 // repository: rounds since its latest event
 	Since      int64  // repository: when its search began; relay: when the connection was made
-	Reason     string // what the server or the network said
+	Reason     string // the message of the server or the network
 }
 
 // AppendAfterRequest appends q.
@@ -394,18 +394,18 @@ func AppendAfterRequest(b []byte, q *AfterRequest) []byte {
 // AfterRequestView reads an AfterRequest in place.
 type AfterRequestView struct {
 	Now        int64
-	Subject    SubjectView // failures and ages with what is told here
+	Subject    SubjectView // its failures and ages include this outcome
 	Outcome    uint32
-	Repository string // that a request to a domain was for, 30617:pubkey:d
+	Repository string // the purpose of a request to a domain, 30617:pubkey:d
 	Status     uint32 // of HTTP
-	RetryAfter int64  // what the server asked for, from now
+	RetryAfter int64  // the time that the server asked for, from now
 	Took       int64
 	Bytes      int64  // received
-	Found      uint32 // objects that were missing and are there now
+	Found      uint32 // objects that were missing and have arrived
 	Missing    uint32 // objects that are still missing
 	Attempts   uint32 // repository: rounds since its latest event
 	Since      int64  // repository: when its search began; relay: when the connection was made
-	Reason     string // what the server or the network said
+	Reason     string // the message of the server or the network
 }
 
 // Decode reads b. What has a method is looked into only when that is called.
@@ -449,7 +449,7 @@ func (v *AfterRequestView) Decode(b []byte) error {
 
 // AfterAnswer is the message AfterAnswer.
 type AfterAnswer struct {
-	Delay  int64  // from now: not before
+	Delay  int64  // from now: the earliest next attempt
 	GiveUp bool   // repository: end the search
 	Health uint32 // of a domain or relay
 	Reason string // for the operator, at most 256 bytes
@@ -510,7 +510,7 @@ func (a *AfterAnswer) decode(b []byte) error {
 type Waiting struct {
 	Repository string // 30617:pubkey:d
 	Since      int64  // when it came into this queue
-	LastTried  int64  // when this domain was last asked for it; 0: not yet
+	LastTried  int64  // the latest request for it to this domain; 0: none yet
 	Attempts   uint32 // rounds since its latest event
 	Missing    uint32 // objects
 	URLs       uint32 // of this domain that are not tried yet
@@ -611,7 +611,7 @@ func readWaiting(b []byte) Waiting {
 type PickRequest struct {
 	Now     int64
 	Subject Subject   // the domain
-	Waiting []Waiting // at most 16, those first who were served longest ago
+	Waiting []Waiting // at most 16, the one served longest ago first
 }
 
 // AppendPickRequest appends q.
@@ -649,7 +649,7 @@ func (v *PickRequestView) Decode(b []byte) error {
 	return r.err()
 }
 
-// Waiting iterates over the waiting: at most 16, those first who were served longest ago.
+// Waiting iterates over the waiting: at most 16, the one served longest ago first.
 func (v *PickRequestView) Waiting() WaitingIter { return WaitingIter{it: fields(v.b, 3)} }
 
 // PickAnswer is the message PickAnswer.
@@ -681,7 +681,7 @@ func (a *PickAnswer) decode(b []byte) error {
 	return nil
 }
 
-// ClientLimits is what one client may do. 0: no limit.
+// ClientLimits is the list of limits of one client. 0: no limit.
 type ClientLimits struct {
 	Connections   uint32 // from one address
 	Subscriptions uint32 // open on one connection
@@ -727,7 +727,7 @@ func readClientLimits(r reader) ClientLimits {
 	return m
 }
 
-// Telemetry is how this server is doing, over the time since the last tick.
+// Telemetry is the load of this server, over the time since the last tick.
 type Telemetry struct {
 	Interval      int64
 	CPU           float64 // share of all processors, 0 to 1
@@ -735,14 +735,14 @@ type Telemetry struct {
 	MemoryLimit   int64   // bytes; 0: none
 	Connections   uint32
 	Subscriptions uint32
-	Events        float64 // in a second, that clients sent
+	Events        float64 // in a second, from clients
 	Queries       float64 // in a second
 	BytesIn       float64 // in a second
 	BytesOut      float64 // in a second
 	Queue         uint32  // events that wait to be decided or written
 	QueueLimit    uint32
-	AnswerTime    int64  // EVENT to OK, 99 of 100, in microseconds
-	SlowClients   uint32 // that do not read fast enough
+	AnswerTime    int64  // from EVENT to OK, the 99th percentile, in microseconds
+	SlowClients   uint32 // clients that do not read fast enough
 }
 
 func appendTelemetry(b []byte, field byte, m *Telemetry) []byte {
@@ -801,12 +801,12 @@ func readTelemetry(r reader) Telemetry {
 	return m
 }
 
-// TickRequest tells how this server is doing, every few seconds.
+// TickRequest gives the load of this server, every few seconds.
 type TickRequest struct {
 	Now       int64
 	Telemetry Telemetry
 	Current   ClientLimits
-	Least     ClientLimits // the operator's clamps: the host keeps to them whatever the answer
+	Least     ClientLimits // the operator's limits: the host keeps every answer within them
 	Most      ClientLimits
 }
 

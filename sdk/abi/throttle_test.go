@@ -207,7 +207,7 @@ func FuzzThrottleRequests(f *testing.F) {
 	f.Add(AppendAfterRequest(nil, sampleAfter()))
 	f.Add(AppendPickRequest(nil, samplePick()))
 	f.Add([]byte{3<<3 | wireBytes, 14, 2 << 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0x98, 0x80, 0, 5})
-	// Who waits has a field of number 0, which there is not.
+	// The waiting repository has a field of number 0, which protobuf does not allow.
 	f.Add([]byte{3<<3 | wireBytes, 5, 0<<3 | wireBytes, 1, 'x', 6<<3 | wireVarint, 48})
 	f.Add(AppendTickRequest(nil, sampleTick()))
 	f.Fuzz(func(t *testing.T, b []byte) {

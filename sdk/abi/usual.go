@@ -1,9 +1,9 @@
 package abi
 
-// A guest pays for each call, and for each round of a loop by the size of what lies in
-// it. So what hosts write, fields in the order of their numbers, is read without loops but
-// for the tags, and without calls if dates take five bytes (1978 to 3058); all else by the
-// readers of any message.
+// A guest pays for each call, and for each round of a loop by the size of the code in it. Hosts
+// write the fields in the order of their numbers. So this form is read with no loops except for the
+// tags, and with no calls if dates take five bytes (1978 to 3058). The general readers handle any
+// other form.
 
 // usual is Decode for an event as [AppendEvent] writes it. It reports false if it is not
 // of that form, and has not changed v then.
@@ -138,7 +138,7 @@ func date(b []byte) int64 {
 	return low&0x7f | low>>1&(0x7f<<7) | low>>2&(0x7f<<14) | low>>3&(0x7f<<21) | int64(b[4])<<28
 }
 
-// What compilers make one load of.
+// Compilers turn each of these functions into one load.
 
 func uint16At(b []byte, at int) uint16 {
 	_ = b[at+1]

@@ -27,7 +27,7 @@ func sizeBytes(n int) int {
 	return 1 + sizeVarint(uint64(n)) + n
 }
 
-// sizeNonEmpty is the size of a field that is left out where it is empty.
+// sizeNonEmpty is the size of a field that is omitted if it is empty.
 func sizeNonEmpty(n int) int {
 	if n == 0 {
 		return 0
@@ -69,9 +69,9 @@ func appendNonEmpty[T ~string | ~[]byte](b []byte, field byte, v T) []byte {
 	return appendField(b, field, v)
 }
 
-// reader walks the fields of a message. After next has returned true, key holds
-// the field's number and wire type, num the value of a varint or fixed field and
-// data that of any other. bad is set when the walk ended before the bytes did.
+// reader walks the fields of a message. After next has returned true, key holds the number and wire
+// type of the field. num holds the value of a varint or fixed field, data that of any other. bad is
+// set if the walk ended before the bytes did.
 type reader struct {
 	rest []byte
 	data []byte
@@ -191,7 +191,7 @@ func readVarint(b []byte) (uint64, int) {
 // Hexes writes ids as filters have them, 64 hex digits, without garbage.
 type Hexes struct{ b []byte }
 
-// Reset forgets all. What Add has returned must not be used any more.
+// Reset forgets everything. Results of Add are no longer valid.
 func (h *Hexes) Reset() { h.b = h.b[:0] }
 
 // Add returns the digits of an id.
@@ -219,8 +219,8 @@ func text(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-// open appends the key of a message field and room for its length. What is
-// appended next is the message, until seal with the position that open returns.
+// open appends the key of a message field and room for its length. The bytes that follow are the
+// message, until seal is called with the position that open returned.
 func open(b []byte, field byte) ([]byte, int) {
 	b = append(b, field<<3|wireBytes, 0)
 	return b, len(b)
@@ -315,8 +315,7 @@ func eachFixed(b []byte, f func(float64)) bool {
 	return true
 }
 
-// known is the value of an enum, 0 for one after the last: what a later version says
-// is nothing to this one.
+// known returns the value of an enum, or 0 for a value of a later version.
 func known(v uint64, last uint32) uint32 {
 	if v > uint64(last) {
 		return 0

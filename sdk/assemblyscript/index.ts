@@ -15,11 +15,12 @@
 //
 // Invariants:
 //
-//  1. Reading a request and answering allocates nothing; what makes a string says so.
-//  2. What a request gives out is a view of it, and is used again: it is valid until
-//     the function returns, what an iterator gives out until its next step.
-//  3. Whatever the bytes, readers stay within them and end. A request that is not what
-//     it should be ends the instance: the host never sends one.
+//  1. Reading a request and answering allocates nothing, except in functions whose
+//     description says that they make a string.
+//  2. The objects of a request are views of it, and are used again. They are valid until
+//     the function returns, those of an iterator until its next step.
+//  3. Readers stay within the bytes and end, for any bytes. A malformed request ends the
+//     instance: the host never sends one.
 //  4. A module imports only the host functions that its code can reach.
 
 export { Bytes, Line } from "./assembly/bytes";

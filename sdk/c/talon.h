@@ -19,10 +19,10 @@
  *
  * Invariants:
  *
- *  1. Whatever the bytes, readers stay within them, and end.
- *  2. What a request gives out is a view of it, valid until the function returns.
- *     What the store answered with is in the buffer that the policy gave.
- *  3. Memory is taken by talon_keep and by larger requests, and never given back.
+ *  1. Readers stay within the bytes and end, for any bytes.
+ *  2. The values of a request are views of it, valid until the function returns.
+ *     Answers of the store are in the buffer of the policy.
+ *  3. talon_keep and larger requests take memory, and never give it back.
  *     All requests together take less than four times the largest.
  *  4. A module imports only the host functions that its code calls.
  */
@@ -83,7 +83,7 @@ static inline bool talon_same_key(const uint8_t *a, const uint8_t *b) {
 /* What follows is generated from talon.proto by internal/abigen. */
 /* Action */
 
-/* What a policy says of an event, a query, a connection or a push. */
+/* The answer of a policy to an event, a query, a connection or a push. */
 enum {
 	TALON_ACTION_PASS = 0, /* no opinion: the next policy of the chain decides */
 	TALON_ACTION_ACCEPT = 1, /* allow it; store the event */
@@ -91,14 +91,14 @@ enum {
 	TALON_ACTION_SHADOW_REJECT = 3, /* event: answer OK true, do not store; query: answer as if nothing were here */
 	TALON_ACTION_HOLD = 4, /* event: keep it in purgatory */
 	TALON_ACTION_REQUIRE_AUTH = 5, /* event, query: refuse it until the client authenticates (NIP-42) */
-	TALON_ACTION_RESTRICT = 6, /* audience: only whom the verdict names receives the event */
+	TALON_ACTION_RESTRICT = 6, /* audience: only the readers that the verdict names receive the event */
 };
 
 /* That was generated. */
 
 /* A verdict has the code of the rule that decided (a-z 0-9 - . _, at most 64
- * bytes), for metrics, and what the client is told, "prefix: text" in UTF-8. The
- * host cuts what is longer than 1 KiB. */
+ * bytes), for metrics, and the answer to the client, "prefix: text" in UTF-8. The
+ * host cuts a longer answer to 1 KiB. */
 typedef struct {
 	uint32_t action;
 	talon_text rule, prefix, text;
@@ -174,8 +174,8 @@ static inline talon_verdict talon_ending(talon_verdict v) {
 
 /* ---- Text that is put together ---- */
 
-/* A line is text that grows up to 1 KiB. What does not fit is left out. Make it
- * static where a verdict is to hold it: TALON_LINE(NAME). */
+/* A line is text that grows up to 1 KiB. It leaves out the rest. Make it static if
+ * a verdict holds it: TALON_LINE(NAME). */
 typedef struct {
 	uint32_t len;
 	char at[1024];
@@ -454,10 +454,10 @@ static inline bool talon_read_admit(talon_text message, talon_admit *in) {
 /* What follows is generated from talon.proto by internal/abigen. */
 /* Client Verb QueryRequest */
 
-/* Who is at the other end of a connection, as far as it is known. */
+/* The client of a connection, as far as it is known. */
 typedef struct {
 	talon_text address; /* its IP address; empty where there is none */
-	talon_text user_agent; /* what it says of itself */
+	talon_text user_agent; /* its User-Agent header */
 	talon_text origin; /* the page that a browser was on */
 	talon_text path; /* of the request, "/" for most */
 	talon_text message; /* all of it, as it is encoded */
@@ -479,7 +479,7 @@ static inline bool talon_read_client(talon_text message, talon_client *to) {
 /* Keys that it has proven (NIP-42), 32 bytes each. */
 static inline talon_values talon_client_authed(talon_client of) { return talon_values_of(of.message, 2); }
 
-/* What a client does with filters. */
+/* The message in which a client sends filters. */
 enum {
 	TALON_VERB_REQ = 1, /* REQ: stored and live events */
 	TALON_VERB_COUNT = 2, /* COUNT (NIP-45) */
@@ -601,7 +601,7 @@ typedef struct {
 	int64_t bytes; /* of the pack, as far as it is known; 0 if it is not */
 	int64_t stored; /* bytes that the repository takes on disk */
 	int64_t now; /* unix seconds */
-	bool prs; /* to the repository under /prs/ (GRASP-06): repo names whose, nothing need be announced */
+	bool prs; /* to the repository under /prs/ (GRASP-06): repo names its owner, and needs no announcement */
 	bool fetch; /* nobody pushes: the host is about to fetch git data from another server; only limits of the verdict count */
 	talon_text message; /* all of it, as it is encoded */
 } talon_push;
@@ -623,7 +623,7 @@ static inline bool talon_read_push(talon_text message, talon_push *to) {
 	return talon_read_client(client, &to->client) && !r.bad;
 }
 
-/* Whose state counts for the repository, 32 bytes each. */
+/* The keys whose states count for the repository, 32 bytes each. */
 static inline talon_values talon_maintainers(const talon_push *in) { return talon_values_of(in->message, 3); }
 
 static inline talon_values talon_updates(const talon_push *in) { return talon_values_of(in->message, 4); }
@@ -718,14 +718,18 @@ static inline bool talon_config_prs(const talon_config *c) {
 	return yes != 0;
 }
 
-/* What configure answers. failure is one sentence that names the key and the value
- * that are wrong; empty: all is well. idle... says that the function passes every
- * request, configured like this: the host does not call it. grasps are what the
- * policy implements ("GRASP-01", ...), the first empty one ends them; they, criteria
- * and curation are for the relay's information document, one line each. A policy that
- * says GRASP-01 hosts repositories: it may hold an event of kind 30617, 30618, 1618 or
- * 1619 that a policy before it accepts. writes says whose events are accepted, as far
- * as the policy is asked. */
+/* The answer of configure.
+ *
+ * failure is one sentence that names the key and the value that are wrong. If it is
+ * empty, all is well. idle... says that the function passes every request with this
+ * configuration. Then the host does not call it.
+ *
+ * grasps has the specifications that the policy implements ("GRASP-01", ...). The
+ * first empty one ends the list. A policy that names GRASP-01 hosts repositories. It
+ * may hold an event of kind 30617, 30618, 1618 or 1619 that an earlier policy accepts.
+ *
+ * criteria and curation are lines for the relay's information document, as grasps is.
+ * writes names the authors whose events this policy accepts. */
 enum {
 	TALON_WRITES_UNSAID = 0,
 	TALON_WRITES_OPEN = 1,       /* every valid event, but for spam and excess */

@@ -6,7 +6,7 @@
 //  1. The form is NFKC_Casefold of Unicode, decomposed, so that it needs no table for composing.
 //  2. The form of a form is the form itself.
 //  3. Every text has a form. Bytes that are not UTF-8 become U+FFFD.
-//  4. Time and memory are linear in the text, but for sorting the marks of one letter.
+//  4. Time and memory are linear in the text, except for sorting the marks of one letter.
 package caseless
 
 import (

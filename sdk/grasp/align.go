@@ -2,15 +2,15 @@ package grasp
 
 import "slices"
 
-// Alignment is what brings a repository in line with a state.
+// Alignment has the changes that bring a repository in line with a state.
 type Alignment struct {
 	// Updates are the ref updates, deletions first: refs/heads/a is in the way of
 	// refs/heads/a/b. Git refuses that pair within one transaction, so deletions
 	// need one of their own. It is empty while anything is missing.
 	Updates []Update
 
-	// Head is the branch that HEAD is to name; "" leaves HEAD as it is. It is not
-	// empty only if the branch exists after the updates.
+	// Head is the branch that HEAD should name; "" leaves HEAD as it is. It is set only if the
+	// branch exists after the updates.
 	Head string
 
 	// Missing are the refs of the state whose object is not there, by name.
@@ -29,8 +29,8 @@ func (al *Alignment) Complete() bool { return !al.Impossible && len(al.Missing) 
 // is in the repository, whole, and of a type that the ref can have: a commit for
 // a head.
 //
-// It is all or nothing, but for HEAD: heads and tags that the state does not have
-// are deleted, and no ref moves while an object is missing.
+// Except for HEAD, it is all or nothing: heads and tags that the state does not have are deleted,
+// and no ref moves while an object is missing.
 func Align(refs []Ref, head string, s *State, available func(Ref) bool) (al Alignment) {
 	if !s.Tracks() {
 		return Alignment{Impossible: true}
@@ -120,7 +120,7 @@ func (al *Alignment) KeepPushed(effective *State, waiting []*State) {
 	})
 }
 
-// zeros stands for "does not exist", as long as object.
+// zeros returns the object name for "does not exist", as long as object.
 func zeros(object string) string {
 	const none = "0000000000000000000000000000000000000000000000000000000000000000"
 	return none[:min(len(object), len(none))]

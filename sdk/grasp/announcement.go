@@ -27,10 +27,10 @@ type Announcement struct {
 
 var errNotAnnouncement = errors.New("invalid: not a repository announcement (kind 30617)")
 
-// ParseAnnouncement reads an announcement. Its identifier must be a right one: it
-// becomes a URL and a folder. Whatever else is malformed is left out, since
-// announcements live for years and other servers accept them: maintainers that
-// are not 64 hex digits, an earliest commit that is not an object name.
+// ParseAnnouncement reads an announcement. Its identifier must be valid, because it becomes a URL
+// and a folder. Other malformed values are left out, since announcements live for years and other
+// servers accept them: maintainers that are not 64 hex digits, an earliest commit that is not an
+// object name.
 func ParseAnnouncement(e *Event) (*Announcement, error) {
 	if e.Kind != KindAnnouncement {
 		return nil, errNotAnnouncement
@@ -86,9 +86,8 @@ func invalidIdentifier(err error) error {
 // Repo names the repository that a announces.
 func (a *Announcement) Repo() Repo { return Repo{a.PubKey, a.Identifier} }
 
-// ListsService reports whether both the clone and the relays tags have a URL of
-// the service. Host and port decide, the path does not: a service has one place
-// for each repository, whatever the URL says.
+// ListsService reports whether both the clone and the relays tags have a URL of the service. It
+// compares host and port, and ignores the path: a service has one place for each repository.
 func (a *Announcement) ListsService(s Service) bool {
 	return anyOf(a.Clone, s.ServesGit) && anyOf(a.Relays, s.IsRelay)
 }
@@ -133,8 +132,7 @@ func anyOf[T any](list []T, f func(T) bool) bool {
 	return false
 }
 
-// State is a repository state, kind 30618: what heads and tags a maintainer says
-// there are.
+// State is a repository state, kind 30618: the heads and tags that a maintainer signed.
 type State struct {
 	Stamp
 	Identifier string
@@ -232,18 +230,17 @@ func (s *State) settle() {
 	}
 }
 
-// Tracks reports whether the state says anything about refs. One without any
-// means that its author no longer tracks the repository (NIP-34): it matches no
-// push and empties no repository.
+// Tracks reports whether the state names any refs. A state without refs means that its author
+// stopped tracking the repository (NIP-34). It matches no push and empties no repository.
 func (s *State) Tracks() bool { return len(s.Refs)+len(s.Faults) > 0 }
 
 // Object returns the object that the state has for a ref, "" if it has none.
 func (s *State) Object(ref string) string { return objectOf(s.Refs, ref) }
 
-// Latest returns the state that counts: the newest, ties by lowest id, among those
-// whose author is a maintainer. It is nil if there is none. Given the states that
-// have taken effect and those whose data is complete, it is what a repository is
-// to be brought in line with: never an older one than before.
+// Latest returns the state that counts: the newest of a maintainer, or the one with the lowest id
+// of several. It returns nil if there is none. The refs of a repository follow this state, if the
+// list has the states in effect and those whose git data is complete. It is never older than an
+// earlier result.
 func Latest(states []*State, maintainers []PubKey) *State {
 	var latest *State
 	for _, s := range states {
@@ -254,9 +251,9 @@ func Latest(states []*State, maintainers []PubKey) *State {
 	return latest
 }
 
-// Graph says who maintains whose repository, among the announcements of one
-// identifier. Building it and asking it take time linear in what the
-// announcements list. It does not change once it is built.
+// Graph says who maintains which repository, by the announcements of one identifier. Building it
+// and querying it take time linear in the length of the announcements. It does not change after
+// that.
 type Graph struct {
 	keys    []PubKey
 	index   map[PubKey]int32
@@ -308,10 +305,10 @@ func (g *Graph) add(key PubKey) int32 {
 	return i
 }
 
-// Maintainers returns the recursive maintainer set of the owner's repository: the
-// owner first, then whom the announcement lists, whom theirs list, and so on,
-// depth-first, each once. A listed maintainer counts without an announcement.
-// The set is empty if the owner has no announcement.
+// Maintainers returns the recursive maintainer set of the owner's repository. The owner is first.
+// Then come the maintainers that the announcement lists, those that their announcements list, and
+// so on, depth-first, each once. A listed maintainer counts without an announcement. The set is
+// empty if the owner has no announcement.
 func (g *Graph) Maintainers(owner PubKey) []PubKey {
 	i, ok := g.index[owner]
 	if !ok || i >= g.owners {
@@ -345,7 +342,7 @@ func (g *Graph) Owners(author PubKey) []PubKey {
 	return owners
 }
 
-// reach returns what can be reached from start, depth-first.
+// reach returns the nodes that start reaches, depth-first.
 func reach(start int32, next [][]int32) (order []int32) {
 	seen := make([]bool, len(next))
 	stack := []int32{start}

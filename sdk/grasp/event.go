@@ -1,7 +1,6 @@
-// Package grasp has the rules of NIP-34 and GRASP as values: repository
-// announcements and states, pull requests, maintainer sets, what a push must
-// match, what a service accepts. The host and the policy modules use the same
-// code, so that what a module says of an event and what the host does to a
+// Package grasp has the rules of NIP-34 and GRASP as values: repository announcements and states,
+// pull requests, maintainer sets, conditions of a push, and rules of a service. The host and the
+// policy modules use the same code. So the verdicts of a module and the actions of the host on a
 // repository cannot drift apart.
 //
 // It lives in the sdk because a module must not import the host. It is small
@@ -36,7 +35,7 @@ type PubKey = [32]byte
 // ID is an event id.
 type ID = [32]byte
 
-// Kinds of NIP-34, and of what goes with them.
+// Kinds of NIP-34 and related ones.
 const (
 	KindComment      = 1111 // NIP-22
 	KindPatch        = 1617
@@ -52,7 +51,7 @@ const (
 	KindState        = 30618
 )
 
-// Stamp is what orders events: who signed what, and when.
+// Stamp orders events: author, time and id.
 type Stamp struct {
 	ID        ID
 	PubKey    PubKey
@@ -68,7 +67,7 @@ func (s *Stamp) Newer(t *Stamp) bool {
 	return string(s.ID[:]) < string(t.ID[:])
 }
 
-// Event is what the rules read of a nostr event.
+// Event has the fields of a nostr event that the rules read.
 type Event struct {
 	Stamp
 	Kind int
@@ -88,7 +87,7 @@ func (e *Event) first(name string) string {
 	return ""
 }
 
-// all returns all values of all tags with this name, but for empty ones.
+// all returns all values of all tags with this name, without empty ones.
 func (e *Event) all(name string) (values []string) {
 	for _, tag := range e.Tags {
 		if len(tag) == 0 || tag[0] != name {
@@ -151,9 +150,8 @@ func nibble(c byte) byte {
 	return c - 'a' + 10
 }
 
-// ParseObject returns the name of a git object in lower case. It reports false for
-// what is not 40 or 64 hex digits, and for all zeros, by which git means that
-// there is none.
+// ParseObject returns the name of a git object in lower case. It returns false for text other than
+// 40 or 64 hex digits, and for all zeros, by which git means that there is no object.
 func ParseObject(s string) (object string, ok bool) {
 	if len(s) != 40 && len(s) != 64 {
 		return "", false
@@ -168,14 +166,12 @@ func ParseObject(s string) (object string, ok bool) {
 	return s, !IsZero(s)
 }
 
-// IsZero reports whether s is 40 or 64 zeros, the object name of what does not
-// exist.
+// IsZero reports whether s is 40 or 64 zeros, git's name for a missing object.
 func IsZero(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0") == ""
 }
 
-// lowerASCII leaves letters beyond ASCII as they are: some become ASCII ones in
-// lower case.
+// lowerASCII changes only ASCII letters, since lower case turns some others into ASCII ones.
 func lowerASCII(s string) string {
 	if !hasCapital(s) {
 		return s
@@ -237,9 +233,9 @@ func (e *Event) marked() (root ID, ok bool) {
 	return root, ok
 }
 
-// Status returns the kind of the status that counts for an issue, a patch or a
-// pull request: the newest of those that name it as root and come from its author
-// or a maintainer, KindOpen if there is none.
+// Status returns the kind of the status that counts for an issue, a patch or a pull request. That
+// is the newest status that names it as root and comes from its author or a maintainer. Without
+// one, it returns KindOpen.
 func Status(root *Event, statuses []*Event, maintainers []PubKey) int {
 	var newest *Event
 	for _, s := range statuses {

@@ -76,7 +76,7 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// What is taken for a URL of the service, net/url takes for one too.
+// FuzzURL checks that each URL that the service takes as its own is valid for net/url too.
 func FuzzURL(f *testing.F) {
 	for _, s := range []string{
 		"https://us.example/x.git", "wss://us.example:443", "http://us.example.:80/?x#y", "https://us.example@evil/", `https://evil\@us.example`,

@@ -57,7 +57,7 @@ func TestMaintainers(t *testing.T) {
 	}
 }
 
-// Announcements of another identifier say nothing, whoever signs them.
+// TestMaintainersOfOneIdentifier checks that announcements of another identifier have no effect.
 func TestMaintainersOfOneIdentifier(t *testing.T) {
 	other := lists(t, 2, 1, 3)
 	other.Identifier = "other"

@@ -22,9 +22,8 @@ var (
 	errNoCommit       = errors.New("invalid: a pull request needs a c tag with the commit at its tip, 40 or 64 hex digits")
 )
 
-// ParsePullRequest reads a pull request or an update. Without a right commit its
-// git data could never arrive, so that it is refused; whatever else is malformed
-// is left out.
+// ParsePullRequest reads a pull request or an update. It refuses one without a valid commit,
+// because its git data could never arrive. It leaves out all other malformed values.
 func ParsePullRequest(e *Event) (*PullRequest, error) {
 	if e.Kind != KindPullRequest && e.Kind != KindPRUpdate {
 		return nil, errNotPullRequest
@@ -91,16 +90,16 @@ func (pr *PullRequest) names(identifier string) bool {
 	return false
 }
 
-// PRsPush asks whether ref updates of a repository under /prs/ may be made
-// (GRASP-06). There are no states: a ref is for one event.
+// PRsPush asks whether ref updates of a repository under /prs/ may be made (GRASP-06). No state is
+// needed: each ref belongs to one event.
 type PRsPush struct {
 	Repo    Repo // of the URL: the signer's
 	Updates []Update
 	Refs    []Ref // all that the repository has now
 
-	// PullRequest returns the pull request or update with this id, stored or held,
-	// and whether an event with it is here. For an event of another kind it is nil.
-	// A nil function knows none.
+	// PullRequest returns the pull request or update with this id, stored or held, and whether an
+	// event with it is here. It returns nil for an event of another kind. If the function is nil,
+	// no event is known.
 	PullRequest func(id ID) (pr *PullRequest, known bool)
 }
 
@@ -151,9 +150,9 @@ func (p *PRsPush) check(u *Update, current string) string {
 	return CheckPRs(p.Repo, pr, u.New)
 }
 
-// CheckPRs says why a ref of a repository under /prs/ does not belong to its
-// event, "" if it does: the signer must be that of the URL, the identifier one of
-// its a tags, the tip its commit.
+// CheckPRs returns why a ref of a repository under /prs/ does not match its event, or "" if it
+// does. The signer must be the one in the URL. The identifier must be in an a tag of the event. The
+// tip must be its commit.
 func CheckPRs(repo Repo, pr *PullRequest, tip string) string {
 	switch {
 	case pr.PubKey != repo.PubKey:

@@ -23,7 +23,7 @@ type Candidate struct {
 	Served bool // it is stored: it has taken effect
 }
 
-// Answer is what becomes of a push. It is all or nothing.
+// Answer is the decision about a push. It is all or nothing.
 type Answer struct {
 	State   *State    // what the push brings the repository in line with; nil if it moves no head or tag
 	Rest    []string  // heads and tags, by name, that are not as State says after the push: it is one of several
@@ -41,7 +41,7 @@ const (
 
 	noNostrDeletion = "refs under refs/nostr/ are not deleted by a push"
 
-	// maxRefusals bounds what a person reads, and the answer to a hostile push.
+	// maxRefusals bounds the refusals that a person reads, and so the answer to a hostile push.
 	maxRefusals = 20
 )
 
@@ -73,11 +73,10 @@ func (a *Answer) refuse(ref, reason string) {
 	}
 }
 
-// Authorize decides about a push. It may be made if every ref under refs/nostr/ is
-// one that anybody may set, if each head and tag that it names ends up as one state of
-// a maintainer says, and if it touches no other ref. A push without commands is
-// never authorised. A command that changes nothing is in order, whatever it says was
-// there.
+// Authorize decides about a push, and allows it under three conditions. Every ref under refs/nostr/
+// is one that anybody may set. Each head and tag in it ends up as one state of a maintainer says.
+// It touches no other ref. A push without commands is never authorised. A command that changes
+// nothing is allowed, also if its old value is wrong.
 //
 // Any state that is not older than the newest one in effect will do: several may
 // wait, and a push is matched against all of them. One that the push completes comes
@@ -119,7 +118,7 @@ func (p *Push) Authorize() (answer Answer) {
 	return answer
 }
 
-// checkUpdate refuses what no state could allow.
+// checkUpdate refuses updates that no state could allow.
 func checkUpdate(u *Update, current string) string {
 	if !tracked(u.Ref) && !strings.HasPrefix(u.Ref, nostrRefs) {
 		return "only refs under refs/heads/, refs/tags/ and refs/nostr/ can be pushed"
@@ -230,7 +229,7 @@ func (p *Push) match(answer *Answer, refs []Ref, updates []Update) {
 	}
 }
 
-// agrees reports whether all heads and tags that a push names become what a state says.
+// agrees reports whether all heads and tags in a push get the values of a state.
 func agrees(s *State, updates []Update) bool {
 	for i := range updates {
 		if u := &updates[i]; tracked(u.Ref) && !inPlace(u, s.Object(u.Ref)) {

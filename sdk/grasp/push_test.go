@@ -47,7 +47,7 @@ func TestAuthorize(t *testing.T) {
 		want    *State
 		refused string // in the text; empty if the push may be made
 	}{
-		// What brings the repository fully in line with a state is accepted.
+		// A push that brings the repository fully in line with a state is accepted.
 		"first push":             {nil, held(one), []Update{create(mainRef, 1)}, one, ""},
 		"next push":              {[]Ref{{mainRef, oid(1)}}, append(held(two), served(one)), []Update{move(mainRef, 1, 2)}, two, ""},
 		"stored state":           {nil, []Candidate{served(one)}, []Update{create(mainRef, 1)}, one, ""},
@@ -71,7 +71,7 @@ func TestAuthorize(t *testing.T) {
 		"of two alike, the newer":   {nil, held(state(t, 2, 5, ref(mainRef, 1)), one), []Update{create(mainRef, 1)}, one, ""},
 		"a stranger's does nothing": {[]Ref{{mainRef, oid(1)}}, append(held(two), served(stranger)), []Update{move(mainRef, 1, 2)}, two, ""},
 
-		// What does not is refused, with a reason for each ref.
+		// Any other push is refused, with a reason for each ref.
 		"no commands":       {nil, held(nothing, one), nil, nil, "a push without commands is not authorised"},
 		"no state":          {nil, nil, []Update{create(mainRef, 1)}, nil, "no state event of a maintainer says so"},
 		"only a stranger's": {nil, held(stranger), []Update{create(mainRef, 6)}, nil, "no state event of a maintainer says so"},
@@ -130,8 +130,8 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// The refs of a state may come one by one. What is still to come is said, and what the
-// state does not say is refused.
+// TestAuthorizePart pushes the refs of a state one by one. The answer names the missing refs. A ref
+// that the state does not have is refused.
 func TestAuthorizePart(t *testing.T) {
 	ref := func(name string, n int) string { return name + " " + oid(n) }
 	one := state(t, 1, 10, ref(mainRef, 1))

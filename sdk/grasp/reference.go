@@ -16,8 +16,8 @@ type References struct {
 	Addresses []string // kind:pubkey:d, as ParseAddress takes them
 }
 
-// References returns what e names. Ids that are not 64 lower-case hex digits, and
-// what is no address, are left out.
+// References returns the references of e. It leaves out ids that are not 64 lower-case hex digits,
+// and malformed addresses.
 func (e *Event) References() References {
 	var refs References
 	ids, addresses := map[ID]bool{}, map[string]bool{}
@@ -42,9 +42,9 @@ func (e *Event) References() References {
 	return refs
 }
 
-// Names returns what other events call e: its id as 64 hex digits, and its
-// address, "" for a kind that has none. An event that an accepted one names is
-// related as well.
+// Names returns the forms in which other events refer to e: its id as 64 hex digits, and its
+// address, or "" for a kind without one. An event to which an accepted one refers is related as
+// well.
 func (e *Event) Names() (id, address string) {
 	id = hexString(e.ID)
 	switch {
@@ -56,10 +56,10 @@ func (e *Event) Names() (id, address string) {
 	return id, address
 }
 
-// Related reports whether e names an accepted event or address, by a, A, q or e,
-// E, q, or whether an accepted event names e. The two functions answer for what
-// is stored, and for held announcements and states too, so that an issue sent
-// right after its announcement is related. They are asked until one says yes.
+// Related reports whether e names an accepted event or address, by a, A, q or e, E, q, or whether
+// an accepted event names e. The two functions answer for stored events, and for held announcements
+// and states. So an issue that was sent right after its announcement is related. Related calls them
+// until one returns true.
 func (e *Event) Related(accepted func(idOrAddress string) bool, referenced func(idOrAddress string) bool) bool {
 	refs := e.References()
 	for _, address := range refs.Addresses {
@@ -114,8 +114,8 @@ type Ref struct {
 	Object string // 40 or 64 lower-case hex digits
 }
 
-// Update is one command of a push, or of an alignment. All zeros stand for "does
-// not exist".
+// Update is one command of a push, or of an alignment. An object name of zeros means "does not
+// exist".
 type Update struct {
 	Ref      string
 	Old, New string
@@ -187,7 +187,7 @@ func nested(refs []Ref) (outer, inner string, found bool) {
 	for i := range refs {
 		names[i] = refs[i].Name
 	}
-	// With / before all other characters, what is inside a name follows it.
+	// This sorts / before all other characters, so names inside a folder follow the folder.
 	slices.SortFunc(names, func(a, b string) int {
 		for i := range min(len(a), len(b)) {
 			if a[i] != b[i] {
@@ -238,9 +238,9 @@ var (
 	errIdentifierUTF8    = errors.New("the repository identifier must be valid UTF-8")
 )
 
-// CheckIdentifier says what is wrong with an identifier, the d tag of an
-// announcement and the last part of its URL without .git. It has no largest
-// length: where it becomes the name of a file, that name must be shortened.
+// CheckIdentifier returns an error for a bad identifier: the d tag of an announcement, and the last
+// part of its URL without .git. There is no largest length. Shorten it to use it as the name of a
+// file.
 func CheckIdentifier(s string) error {
 	if isWord(s) {
 		return nil

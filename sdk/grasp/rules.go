@@ -8,7 +8,7 @@ import (
 	"talon/sdk/nip19"
 )
 
-// Rules are what an operator lets a service accept.
+// Rules are an operator's rules for the repositories of a service.
 type Rules struct {
 	Service Service // how the service is called from outside
 	Archive Archive
@@ -84,17 +84,17 @@ const (
 	// ReasonNotMaintainer refuses a state by an author in nobody's maintainer set.
 	ReasonNotMaintainer = "invalid: author not authorized for this repository"
 
-	// ReasonNotListed refuses an announcement that is for other services.
+	// ReasonNotListed refuses an announcement that does not list this service.
 	ReasonNotListed = "invalid: the announcement must list this service in both its clone and its relays tags"
 
 	// ReasonMisplaced refuses an announcement whose clone URLs lead to other places of
 	// this service than that of its repository.
 	ReasonMisplaced = "invalid: the clone tag must list this service with the path /<npub of the author>/<identifier>.git"
 
-	// ReasonDenied refuses what the operator does not want.
+	// ReasonDenied refuses a repository that the operator denies.
 	ReasonDenied = "blocked: this repository is not welcome here"
 
-	// ReasonCurated refuses what the operator did not choose.
+	// ReasonCurated refuses a repository that is not on the operator's list.
 	ReasonCurated = "blocked: this service hosts chosen repositories only"
 
 	// ReasonUnrelated refuses an event that has nothing to do with a repository here.

@@ -155,7 +155,7 @@ func TestAlign(t *testing.T) {
 	if got := Align(later.Refs, "refs/heads/main", later, all); got.Head != "" || !got.Complete() {
 		t.Errorf("HEAD names a branch pushed later: %+v", got)
 	}
-	// A state without refs means that its author stopped, not that all is to go.
+	// A state without refs means that its author stopped. It removes no refs.
 	if got := Align(refs, "", state(t, 1, 1, "HEAD refs/heads/main"), all); !reflect.DeepEqual(got, Alignment{Impossible: true}) {
 		t.Errorf("a state without refs: %+v", got)
 	}
@@ -164,7 +164,8 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-// What pushes have moved to where a newer state has it stays, and nothing else.
+// TestKeepPushed checks that refs which pushes moved to the values of a newer state stay, and no
+// others.
 func TestKeepPushed(t *testing.T) {
 	effective := state(t, 1, 1, mainRef+" "+oid(1), devRef+" "+oid(1), "refs/heads/a/b "+oid(1))
 	newer := state(t, 1, 2, mainRef+" "+oid(2), tagRef+" "+oid(2), "refs/heads/a "+oid(2))

@@ -8,7 +8,7 @@ import (
 	"talon/sdk/nip19"
 )
 
-// maxURL bounds what is read as a URL, in bytes.
+// maxURL bounds the length of a URL in bytes.
 const maxURL = 4096
 
 // Loops over the bytes of a URL are functions of their own: a guest pays, each time
@@ -32,8 +32,8 @@ func hasUnsafeRunes(s string) (found bool) {
 	return found
 }
 
-// sameHost reports whether two names of one length are the same but for the case of
-// letters in ASCII. The second has no capital ones.
+// sameHost reports whether two names of one length are equal, without regard to the case of ASCII
+// letters. The second has no capital ones.
 //
 //go:noinline
 func sameHost(s, lower string) bool {
@@ -93,12 +93,12 @@ func isHost(s string) bool {
 	return last != '.'
 }
 
-// isHostByte allows names as they are written, before IDNA too.
+// isHostByte allows the bytes of names, also before IDNA encoding.
 func isHostByte(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c >= 0x80
 }
 
-// before returns what is before the first c, or all.
+// before returns the part before the first c, or all.
 func before(s string, c byte) string {
 	if i := strings.IndexByte(s, c); i >= 0 {
 		return s[:i]
@@ -106,8 +106,7 @@ func before(s string, c byte) string {
 	return s
 }
 
-// Service is a GRASP service: where it is reached from outside. Two of the same
-// service are equal.
+// Service is the outside address of a GRASP service. Two values of the same service are equal.
 type Service struct {
 	Host string // lower case, an IPv6 address in brackets
 	Port string // "" stands for the port of the URL's scheme
@@ -137,10 +136,10 @@ func (s Service) String() string {
 	return s.Host + ":" + s.Port
 }
 
-// locate takes apart a URL that leads to the service, and returns its path as written,
-// percent-encoded. Its scheme is the one, or that with an s. Exact: there is no query and
-// no fragment. It refuses what two readers might read differently: user names, back
-// slashes, spaces.
+// locate takes apart a URL of the service, and returns its path as written, percent-encoded. The
+// scheme of the URL is scheme, or scheme with an s. exact is true for a URL without query and
+// fragment. locate refuses user names, backslashes and spaces, which two parsers may read
+// differently.
 func (s Service) locate(url, scheme string) (path string, exact, ok bool) {
 	colon := strings.IndexByte(url, ':')
 	if colon < 0 || len(url) > maxURL || !strings.HasPrefix(url[colon:], "://") {
@@ -242,9 +241,9 @@ var (
 	errPathRest   = errors.New("what follows .git in the path is not a part of a repository")
 )
 
-// ParsePath takes apart the path of a request, as it was sent, with its percent
-// signs (EscapedPath of a URL of net/url). The identifier is decoded once, and
-// then checked. Rest is not decoded: it is to be compared, never opened.
+// ParsePath takes apart the path of a request in its encoded form (EscapedPath of a URL of
+// net/url). It decodes the identifier once, and then checks it. It does not decode Rest: compare
+// it, and never open it as a file.
 func ParsePath(path string) (p Path, err error) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {

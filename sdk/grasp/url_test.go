@@ -90,7 +90,7 @@ func TestServiceURLs(t *testing.T) {
 	}
 }
 
-// A service that was never set up is not the one that odd URLs lead to.
+// TestZeroService checks that odd URLs do not match a zero Service.
 func TestZeroService(t *testing.T) {
 	for _, url := range []string{"https:///x", "https://:443/", "https://", ""} {
 		if (Service{}).ServesGit(url) {

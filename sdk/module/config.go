@@ -1,6 +1,6 @@
-// Package module has what the worlds of a module share: its configuration, and
-// the weights of log lines. Packages strategy and throttle name these types as
-// their own; authors need not import this one.
+// Package module has the parts that all worlds share: the configuration of a module, and the
+// weights of log lines. Packages strategy and throttle export these types under their own names, so
+// authors need not import this one.
 package module
 
 import (
@@ -16,7 +16,7 @@ type Config struct{ c abi.Config }
 // Service is how the relay is reached from outside.
 type Service = abi.Service
 
-// NewConfig returns a Config of what the host has checked.
+// NewConfig returns a Config of settings that the host has checked.
 func NewConfig(c abi.Config) Config { return Config{c} }
 
 // Reread encodes and decodes c, as on the way into a module.
@@ -66,8 +66,8 @@ func first[T any](list []T) T {
 	return list[0]
 }
 
-// WrongValue returns the error for a value that the manifest cannot describe as
-// wrong: it names the key, the value and what is wanted.
+// WrongValue returns the error for a value that the manifest cannot describe as wrong. It names the
+// key, the value and a valid one.
 func WrongValue(key, value, want string) error {
 	return errors.New("config " + key + " has " + quote(value) + ": want " + want)
 }

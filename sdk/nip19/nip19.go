@@ -2,7 +2,7 @@
 // digits, event ids (note, nevent), addresses (naddr) and secret keys (nsec). It
 // encodes keys. It is small enough for a guest.
 //
-// It never accepts what a checksum refutes, and no error quotes a secret key.
+// It accepts no text with a wrong checksum, and quotes no secret key in an error.
 package nip19
 
 import (
@@ -17,8 +17,8 @@ var (
 	errEventChecksum = errors.New("the checksum of the note or nevent is wrong")
 )
 
-// ParseEventID decodes a note, a nevent, or the 64 hex digits of an event id in
-// either case. What a nevent says beside the id is not returned.
+// ParseEventID decodes a note, a nevent, or the 64 hex digits of an event id in either case. It
+// returns only the id of a nevent.
 func ParseEventID(s string) (id [32]byte, err error) {
 	if len(s) == 64 {
 		if id, err = parseHex(s); err != nil {
@@ -65,15 +65,15 @@ func eventData(prefix, s string) ([]byte, error) {
 	return nil, errEventShape
 }
 
-// Naddr is what an naddr names: the newest event of an author, kind and d tag.
-// Hints about relays are not kept.
+// Naddr is the content of an naddr: it names the newest event of an author, kind and d tag. It does
+// not keep hints about relays.
 type Naddr struct {
 	Kind   uint16
 	PubKey [32]byte
 	D      string // empty for a replaceable kind
 }
 
-// maxText bounds what is decoded, in characters. NIP-19 asks for 5000.
+// maxText bounds the decoded text, in characters. NIP-19 asks for 5000.
 const maxText = 5000
 
 var (
@@ -185,8 +185,8 @@ func decodeBech32(data []byte, prefix, s string) ([]byte, error) {
 	return bytes, nil
 }
 
-// What follows are loops in functions of their own: a guest pays, each time around, for
-// all the code that is behind the loop (host/plugin/meter).
+// The following loops are functions of their own. A guest pays, in each round, for all the code
+// behind the loop (host/plugin/meter).
 
 // sumOf continues a checksum with characters, and reports whether they are bech32's.
 //
@@ -213,8 +213,8 @@ func oneCase(s string) bool {
 	return seen&both != both
 }
 
-// unpack writes the bytes of groups of five bits, and reports whether what is left are
-// fewer than five zeros.
+// unpack writes the bytes of groups of five bits, and reports whether the rest is fewer than five
+// zeros.
 //
 //go:noinline
 func unpack(bytes []byte, s string) bool {
@@ -268,7 +268,7 @@ func EncodeNevent(id, author [32]byte, kind uint16, relay string) string {
 	return encodeBech32("nevent", appendShared(appendField(nil, fieldID, id[:]), relay, author, kind))
 }
 
-// appendShared appends what both have beside the name of the event.
+// appendShared appends the fields that nevent and naddr share, other than the name of the event.
 func appendShared(data []byte, relay string, author [32]byte, kind uint16) []byte {
 	if 0 < len(relay) && len(relay) <= 255 {
 		data = appendField(data, fieldRelay, []byte(relay))
@@ -320,9 +320,8 @@ var (
 	errSecretChecksum = errors.New("the checksum of the nsec is wrong")
 )
 
-// ParseSecretKey decodes an nsec, or 64 hex digits in either case. No error
-// quotes the text. Whether the number is a key, from 1 to the order of the curve,
-// is for whoever signs with it.
+// ParseSecretKey decodes an nsec, or 64 hex digits in either case. No error quotes the text. The
+// signer checks whether the number is a valid key, from 1 to the order of the curve.
 func ParseSecretKey(s string) (key [32]byte, err error) {
 	if len(s) == 64 {
 		if key, err = parseHex(s); err != nil {
@@ -412,7 +411,7 @@ func IsNpub(s string, key [32]byte) bool {
 
 const charset = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 
-// fives are the five bits of a character of either case, 255 for what is none.
+// fives maps a character of either case to its five bits, and any other byte to 255.
 var fives = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 255
@@ -427,7 +426,7 @@ var fives = func() (t [256]byte) {
 	return t
 }()
 
-// generators are what the five bits that leave the checksum of bech32 are replaced by
+// generators maps the five bits that leave the checksum of bech32 to the value that replaces them
 // (BIP-173).
 var generators = func() (t [32]uint32) {
 	for top := range t {
@@ -445,7 +444,7 @@ func polymod(sum uint32, v byte) uint32 {
 	return sum&0x1ffffff<<5 ^ uint32(v) ^ generators[sum>>25&31]
 }
 
-// prefixSum is the checksum of what is before the data.
+// prefixSum returns the checksum of the part before the data.
 func prefixSum(prefix string) uint32 {
 	sum := uint32(1)
 	for i := range len(prefix) {

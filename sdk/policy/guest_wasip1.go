@@ -95,8 +95,8 @@ func answer(verdict Verdict) int64 {
 	return guest.Answer(verdict.append(guest.Output()))
 }
 
-// hostFunctions are the imports. Each is a method, so that the linker drops what
-// a module does not use from its import section.
+// hostFunctions are the imports. Each is a method, so that the linker drops unused ones from the
+// import section of a module.
 type hostFunctions struct{}
 
 func (hostFunctions) storeGet(id *ID, out []byte) int32 {

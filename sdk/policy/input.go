@@ -5,8 +5,7 @@ import (
 	"talon/sdk/nip19"
 )
 
-// Input is what [Policy.Admit] is asked about: one event, where it comes from, and
-// the functions of the host.
+// Input is the request of [Policy.Admit]: one event, its source, and the functions of the host.
 type Input struct{ Facts }
 
 // Origin says how an event came in.
@@ -24,7 +23,7 @@ func (in Input) Event() Event { return Event{&in.c.admit.Event} }
 // Origin returns where the event comes from.
 func (in Input) Origin() Origin { return Origin(in.c.admit.Source.Origin()) }
 
-// Address returns the client's IP address, empty where there is none.
+// Address returns the client's IP address, or "" if there is none.
 func (in Input) Address() string { return in.c.admit.Source.Address() }
 
 // Relay returns the URL of the relay that sent the event, for FromSync.
@@ -46,8 +45,8 @@ func (in Input) Authed(pk PubKey) bool {
 // Keys returns an iterator over the keys that the client has proven.
 func (in Input) Keys() abi.BytesIter { return in.c.admit.Source.Keys() }
 
-// SenderInSet reports whether a set has the event's author, or a key that whoever sent
-// the event has proven: the question of policies that exempt whom the operator trusts.
+// SenderInSet reports whether a set has the event's author, or a key that the sender has proven.
+// Policies use it to exempt people whom the operator trusts.
 func (in Input) SenderInSet(name string) bool {
 	if yes, _ := in.PubKeyInSet(name, *in.Event().Author()); yes {
 		return true
@@ -81,7 +80,7 @@ func (f Facts) provenInSet(name string, keys abi.BytesIter) (key PubKey, ok bool
 	return PubKey{}, false
 }
 
-// Verb is what a client does with filters.
+// Verb is the message in which a client sends filters.
 type Verb uint32
 
 const (
@@ -90,13 +89,13 @@ const (
 	VerbNeg   Verb = abi.VerbNeg   // NEG-OPEN (NIP-77)
 )
 
-// QueryInput is what [Querier.Query] is asked about: the filters of one message.
+// QueryInput is the request of [Querier.Query]: the filters of one message.
 type QueryInput struct{ Facts }
 
 // Client returns the client that asks.
 func (in QueryInput) Client() Client { return Client{in.c.query.Client} }
 
-// Verb returns what the client does with the filters.
+// Verb returns the message in which the client sent the filters.
 func (in QueryInput) Verb() Verb { return Verb(in.c.query.Verb) }
 
 // Filters returns an iterator over the filters. One that can match nothing is not
@@ -107,8 +106,7 @@ func (in QueryInput) Verb() Verb { return Verb(in.c.query.Verb) }
 //	}
 func (in QueryInput) Filters() abi.FilterIter { return in.c.query.Filters() }
 
-// ConnectInput is what [Connector.Connect] is asked about: a client that has just
-// come.
+// ConnectInput is the request of [Connector.Connect]: a client that has just connected.
 type ConnectInput struct{ Facts }
 
 // Client returns the client that connects. It has proven no keys yet.
@@ -121,7 +119,7 @@ func (in ConnectInput) Open() int { return int(in.c.connect.Open) }
 // /64.
 func (in ConnectInput) FromAddress() int { return int(in.c.connect.FromAddress) }
 
-// PushInput is what [Pusher.Push] is asked about: ref updates of one repository.
+// PushInput is the request of [Pusher.Push]: ref updates of one repository.
 type PushInput struct{ Facts }
 
 // Client returns the client that pushes.
@@ -159,7 +157,7 @@ func (in PushInput) Stored() int64 { return in.c.push.Stored }
 // Client describes the peer of a connection.
 type Client struct{ v abi.ClientView }
 
-// Address returns the IP address, empty where there is none.
+// Address returns the IP address, or "" if there is none.
 func (c Client) Address() string { return c.v.Address() }
 
 // UserAgent returns the client's User-Agent header.
@@ -236,9 +234,8 @@ func (e Event) Content() string { return e.v.Content() }
 //		if it.Name() == "t" && it.Value() == "nostr" {
 func (e Event) Tags() abi.TagIter { return e.v.Tags() }
 
-// TagBytes returns the size of the tags as they are encoded: at least two bytes
-// for each tag and each item, and the items themselves. It costs nothing, and
-// bounds what walking the tags would count.
+// TagBytes returns the size of the encoded tags: at least two bytes for each tag and each item, and
+// the items themselves. It costs nothing, and bounds the cost of walking the tags.
 func (e Event) TagBytes() int { return e.v.TagBytes() }
 
 // TagCount returns the number of tags. It costs much less than walking them.

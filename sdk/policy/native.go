@@ -10,8 +10,8 @@ import (
 // Register does nothing natively; tests use package policytest.
 func Register(string, Policy) Registration { return Registration{} }
 
-// Host stands in for the host functions where a policy runs natively. The
-// results are those of package abi.
+// Host replaces the host functions where a policy runs natively. The results are those of package
+// abi.
 type Host interface {
 	StoreGet(id ID, out []byte) int32
 	StoreQuery(filter, out []byte) int32

@@ -16,21 +16,20 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o rules.wasm
 //
-// A policy may also decide about queries, connections, pushes, and who receives events: it has a
-// method of [Querier], [Connector], [Pusher] or [Audiencer], and "functions" of its manifest names
-// what the host is to call. What it may know of the relay, and what it keeps, it
-// asks of the host: [Facts], which every input has.
+// A policy may also decide about queries, connections, pushes, and the readers of events. It then
+// has a method of [Querier], [Connector], [Pusher] or [Audiencer], and "functions" of its manifest
+// names the functions to call. Every input has [Facts], through which a policy asks the host about
+// the relay and keeps values.
 //
 // The same package compiles natively, so that a policy is tested with go test
 // and package policytest.
 //
 // Invariants:
 //
-//  1. Reading an input and returning a [Verdict] allocates nothing.
-//  2. What an input gives out (strings, events, tags) is valid until the method
-//     returns. What the host answered with (events from the store, values) is
-//     valid until the next function that answers with data: Get, Held, Query,
-//     QueryHeld, KVGet, GitRef. Copy what you keep.
+//  2. Strings, events and tags of an input are valid until the method returns.
+//     Answers of the host (events from the store, values) are valid until the
+//     next function that answers with data: Get, Held, Query, QueryHeld, KVGet,
+//     GitRef. Copy the values that you keep.
 //  3. A module imports only the host functions that its code can reach.
 //
 // A policy has no files, no network, no clock but [Facts.Now] and no goroutines
@@ -109,12 +108,11 @@ type Describer interface {
 	Describe() Description
 }
 
-// Description is what a policy says about the relay. Texts are one line of at most
-// 1 KiB.
+// Description is a policy's description of the relay. Each text is one line of at most 1 KiB.
 type Description struct {
-	// Grasps is what it implements: GRASP-01, …; at most 16. A policy that says GRASP-01
-	// hosts repositories: it is also asked about events of kinds 30617, 30618, 1618 and 1619
-	// that a policy before it accepts, and Hold holds them.
+	// Grasps are the specifications that it implements: GRASP-01, …; at most 16. A policy that
+	// names GRASP-01 hosts repositories. The host also asks it about events of kinds 30617, 30618,
+	// 1618 and 1619 that an earlier policy accepts, and Hold holds them.
 	Grasps []string
 
 	Criteria string // which repositories are accepted
@@ -128,8 +126,8 @@ type Description struct {
 // Limitation has figures that a policy enforces. 0 is no limit.
 type Limitation = abi.Limitation
 
-// Writes says whether a client must know the rules before it writes here. What the first
-// policy says that says something is true of the relay.
+// Writes says whether a client must know the rules before it writes here. The first policy with an
+// answer decides for the relay.
 type Writes = abi.Writes
 
 const (
@@ -166,8 +164,8 @@ type Config = module.Config
 // Service is how the relay is reached from outside: [Config.Service] of a policy.
 type Service = module.Service
 
-// WrongValue returns the error for a value that the manifest cannot describe as
-// wrong: it names the key, the value and what is wanted.
+// WrongValue returns the error for a value that the manifest cannot describe as wrong. It names the
+// key, the value and a valid one.
 func WrongValue(key, value, want string) error { return module.WrongValue(key, value, want) }
 
 // Log writes a line to the operator's log. It needs the capability "log". Lines
@@ -197,7 +195,7 @@ func (f Facts) Gauge(name string, value float64) {
 	f.c.host.metric(abi.MetricGauge, name, value)
 }
 
-// Action is what a verdict says of an event, a query, a connection or a push.
+// Action is the answer of a verdict to an event, a query, a connection or a push.
 type Action uint32
 
 const (
@@ -227,7 +225,7 @@ type Verdict struct {
 	Retry  uint32 // seconds, see [Verdict.RetryFor]
 	Parent string // see [Verdict.With]
 
-	// Keys, 32 bytes each, one after the other, and Set are whom an event is restricted to.
+	// Keys, 32 bytes each, one after the other, and Set are the readers of a restricted event.
 	Keys, Set string
 
 	End bool // see [Verdict.Ending]
@@ -240,7 +238,7 @@ type Verdict struct {
 // a query, a connection and a push are allowed.
 func Pass() Verdict { return Verdict{} }
 
-// Accept stores the event, or allows what is asked about; policies further down the chain are not asked.
+// Accept stores the event, or allows the request. Later policies of the chain are not asked.
 func Accept() Verdict { return Verdict{Action: ActionAccept} }
 
 // Reject refuses. The client gets "prefix: text"; the prefix is one of blocked, invalid,
@@ -283,10 +281,10 @@ func (v Verdict) By(rule string) Verdict {
 	return v
 }
 
-// RetryFor returns v, the refusal of an event, such that the host decides about the
-// event once more when another of its author is accepted within that many seconds, at
-// most 60. The client is answered immediately. The host remembers only what clients send,
-// the newest event of an author and kind, and of a client only some.
+// RetryFor returns v, the refusal of an event, with a time in seconds, at most 60. If another event
+// of the author is accepted in that time, the host decides about this event once more. It answers
+// the client immediately. The host keeps only events of clients, the newest of an author and kind,
+// and a limited number of each client.
 func (v Verdict) RetryFor(seconds uint32) Verdict {
 	v.Retry = seconds
 	return v
@@ -356,8 +354,8 @@ func (v *Verdict) appendMore(b []byte) []byte {
 	return abi.AppendLimits(b, max(v.MaxAuthorBytes, 0), max(v.MaxRepositoryBytes, 0))
 }
 
-// cut returns what the host would keep of a text, 1 KiB: an answer that is much longer
-// counts as a failure of the module, and what a client sends may be part of it.
+// cut returns the part of a text that the host keeps, 1 KiB. A much longer answer counts as a
+// failure of the module, and a text of a client may be part of it.
 func cut(text string) string {
 	if len(text) <= 1<<10 {
 		return text

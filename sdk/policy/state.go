@@ -7,9 +7,9 @@ import (
 	"talon/sdk/abi"
 )
 
-// What a module keeps outlives its instances, a new version of the module and a
-// restart of the relay. All instances share it, and it changes immediately, also
-// if the event is refused later.
+// The values that a module keeps outlive its instances, a new version of the module and a restart
+// of the relay. All instances share them. A change takes effect immediately, and stays if the event
+// is refused later.
 
 // KVGet returns the value that the module has kept under a key of at most 256
 // bytes, and whether there is one. The value is valid until the next function
@@ -33,10 +33,10 @@ func (f Facts) KVSet(key string, value []byte, ttl int64) bool {
 // KVDelete forgets a key. It needs the capability "kv.delete".
 func (f Facts) KVDelete(key string) { f.c.host.kvDelete(key) }
 
-// KVIncr adds delta to the counter at key and returns the sum, which stops at the
-// ends of int64. A key that is new begins at 0 and lives for ttl seconds, or for
-// ever if ttl is 0. Where there is no room, the stored value stays, and the
-// result is what the sum would be. It needs the capability "kv.incr".
+// KVIncr adds delta to the counter at key and returns the sum, which stops at the ends of int64. A
+// new key begins at 0 and lives for ttl seconds, or for ever if ttl is 0. If there is no room, the
+// stored value stays, and KVIncr returns the sum that it would have had. It needs the capability
+// "kv.incr".
 //
 // For [Facts.KVGet], a counter is 8 bytes, little endian.
 func (f Facts) KVIncr(key string, delta, ttl int64) int64 {
@@ -62,15 +62,14 @@ const (
 	maxMillis = 1 << 62 / int64(time.Millisecond) // keeps a time.Duration from overflowing
 )
 
-// InSet reports whether a set that the operator has given the module has the
-// member, and whether there is such a set. 64 hex digits stand for the key that
-// they name. It needs the capability "sets.contains".
+// InSet reports whether a set of the operator has the member, and whether there is such a set. 64
+// hex digits match the key that they spell. It needs the capability "sets.contains".
 func (f Facts) InSet(name, member string) (yes, known bool) {
 	n := f.c.host.setsContains(name, member)
 	return n == 1, n >= 0
 }
 
-// PubKeyInSet does what InSet does, for a public key.
+// PubKeyInSet is like InSet, for a public key.
 func (f Facts) PubKeyInSet(name string, pk PubKey) (yes, known bool) {
 	c := f.c
 	c.member = pk
@@ -104,9 +103,8 @@ func (c *call) usageOf(name string) (Usage, bool) {
 	return abi.DecodeUsage(c.usage[:min(int(n), len(c.usage))]), true
 }
 
-// Facts are the functions of the host, by which a policy reads what the relay has
-// and keeps its own state. Every input has them. Each needs a capability that the
-// manifest asks for.
+// Facts are the functions of the host, by which a policy reads from the relay and keeps its own
+// state. Every input has them. Each needs a capability that the manifest asks for.
 //
 // Names, keys and members are text without a copy; [Facts.Key] builds them without
 // allocation.
@@ -219,15 +217,15 @@ type Filter struct {
 	Until   int64 // inclusive; 0 is no condition
 	Limit   int   // 0: as many as the host allows
 
-	// Header leaves out the tags, the content and the signature of what is found: then it
-	// costs the same however large the events are.
+	// Header leaves out the tags, the content and the signature of found events. Then large events
+	// cost no more than small ones.
 	Header bool
 }
 
 // Names for a [TagFilter] that are no tags.
 const (
-	// ByAddress asks for what is at addresses, kind:pubkey:d: one stored event for each at
-	// most. It is a lookup, however much an author has stored, or others under the same d.
+	// ByAddress asks for the events at addresses, kind:pubkey:d, at most one stored event for each.
+	// It is a lookup: other events of the author, or of others under the same d, cost nothing.
 	ByAddress = "address"
 
 	// ByMaintainer asks for the repository announcements (NIP-34) that list a maintainer. Its
@@ -267,8 +265,8 @@ func (f Facts) Query(filter Filter) Events {
 	return Events{list: abi.ReadEventList(c.answer[:max(n, 0)]), view: &c.got, failed: n < 0}
 }
 
-// Held does what Get does, for events in purgatory, which are not served yet. It needs
-// the capability "held.get".
+// Held is like Get, for events in purgatory, which are not served yet. It needs the capability
+// "held.get".
 func (f Facts) Held(id ID) (Event, bool) {
 	c := f.c
 	n := c.ask(func(out []byte) int32 { return c.host.heldGet(&id, out) })
@@ -278,8 +276,7 @@ func (f Facts) Held(id ID) (Event, bool) {
 	return Event{&c.got}, true
 }
 
-// QueryHeld does what Query does, for events in purgatory. It needs the capability
-// "held.query".
+// QueryHeld is like Query, for events in purgatory. It needs the capability "held.query".
 func (f Facts) QueryHeld(filter Filter) Events {
 	c := f.c
 	c.filter = filter.append(c.filter[:0])

@@ -16,8 +16,8 @@ var (
 	current    call
 )
 
-// garbage is how much a module may have, in percent of what it keeps, before it is
-// collected. A strategy keeps much, for long, and nearly none of it has pointers.
+// garbage is the percentage of garbage, relative to its live memory, at which a module is
+// collected. A strategy keeps much memory for long, and nearly none of it has pointers.
 const garbage = 20
 
 // Register makes s the strategy of this module. The manifest is only kept in the
@@ -34,16 +34,16 @@ func Register(manifest string, s Strategy) Registration {
 
 //go:wasmexport talon_step
 func step(n int32) int64 {
-	// The collector's own goroutines get a turn. In a module that lives for weeks and
-	// never yields, a collection need not end; and what is not collected stays memory.
+	// This gives the collector's own goroutines a turn. In a module that lives for weeks and never
+	// yields, a collection may not end. Then its garbage stays in memory.
 	runtime.Gosched()
 	answer, err := current.step(registered, guest.Input(n), guest.Output())
 	guest.Check(err)
 	return guest.Answer(answer)
 }
 
-// hostFunctions are the imports. Each is a method, so that the linker drops what
-// a module does not use from its import section.
+// hostFunctions are the imports. Each is a method, so that the linker drops unused ones from the
+// import section of a module.
 type hostFunctions struct{}
 
 func (hostFunctions) log(level int32, text string) { guest.Log(level, text) }

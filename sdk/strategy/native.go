@@ -10,7 +10,7 @@ import (
 // Register does nothing natively; tests use package strategytest.
 func Register(string, Strategy) Registration { return Registration{} }
 
-// Host stands in for the host functions where a strategy runs natively.
+// Host replaces the host functions where a strategy runs natively.
 type Host interface {
 	Log(level Level, text string)
 }

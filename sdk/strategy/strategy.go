@@ -1,9 +1,10 @@
-// Package strategy is what the author of a strategy in Go imports: a module that
-// decides what this service subscribes to on which relay, and when.
+// Package strategy is the package that the author of a strategy in Go imports. A
+// strategy is a module that decides what this service subscribes to on which
+// relay, and when.
 //
-// A strategy is a reducer. It receives what happens, one input at a time and in
-// order, and returns what to do; the host does it. It has no clock but [Input.Now],
-// no network, no files, and no goroutines that live on between calls.
+// A strategy is a reducer. It receives inputs, one at a time and in order, and returns actions,
+// which the host carries out. It has no clock but [Input.Now], no network, no files, and no
+// goroutines that live on between calls.
 //
 //	//go:embed manifest.json
 //	var manifest string
@@ -30,8 +31,8 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o plan.wasm
 //
-// and tested natively with package strategytest. What the inputs and actions mean
-// is written in talon.proto of package abi.
+// and tested natively with package strategytest. talon.proto of package abi describes the inputs
+// and actions.
 //
 // Invariants:
 //
@@ -41,9 +42,9 @@
 //  2. The first input is Init, and after it the strategy knows all that it
 //     needs: another strategy may have run before it. An Init in several parts
 //     comes with nothing in between.
-//  3. What an Input gives out (texts, ids, views) is valid until Step returns. Copy
-//     what you keep: strings.Clone.
-//  4. A point in time is in unix milliseconds; what belongs to events is in unix
+//  3. Texts, ids and views of an Input are valid until Step returns. Copy the
+//     values that you keep: strings.Clone.
+//  4. A point in time is in unix milliseconds. Times of events are in unix
 //     seconds.
 package strategy
 
@@ -53,14 +54,13 @@ import (
 	"talon/sdk/module"
 )
 
-// Strategy decides what to subscribe to.
+// Strategy decides which subscriptions to open on which relay, and when.
 type Strategy interface {
 	// Configure is called once, before the first Step. An error refuses the
 	// configuration: it should name the key and the value.
 	Configure(cfg Config) error
 
-	// Step takes one input and adds what is to be done to out. It is never called
-	// twice at the same time.
+	// Step takes one input and adds its actions to out. It is never called twice at the same time.
 	Step(in Input, out *Actions)
 }
 
@@ -70,8 +70,8 @@ type Config = module.Config
 // Registration is the result of [Register]; it has no meaning.
 type Registration struct{}
 
-// WrongValue returns the error for a value that the manifest cannot describe as
-// wrong: it names the key, the value and what is wanted.
+// WrongValue returns the error for a value that the manifest cannot describe as wrong. It names the
+// key, the value and a valid one.
 func WrongValue(key, value, want string) error { return module.WrongValue(key, value, want) }
 
 // Lengths of time, in milliseconds.
@@ -92,7 +92,7 @@ const (
 	Error = module.Error
 )
 
-// Classes of what ended, or of what a relay complains about.
+// Classes of reasons for an end, or of complaints of a relay.
 const (
 	ClassOther        = abi.ClassOther
 	ClassRateLimited  = abi.ClassRateLimited
@@ -136,7 +136,7 @@ const (
 	PurposeDaily     = abi.PurposeDaily
 )
 
-// Kind says what an input is.
+// Kind is the kind of an input.
 type Kind uint32
 
 // A strategy ignores a kind that it does not know: hosts may have more of them
@@ -156,8 +156,8 @@ const (
 	Repeats           Kind = abi.InputRepeats
 )
 
-// Input is one thing that happened. Only the method of its kind returns what it
-// holds; the others return empty values.
+// Input is one event of the world. Only the method of its kind returns its content. The others
+// return empty values.
 type Input struct{ c *call }
 
 // Kind returns the kind of the input.
@@ -200,7 +200,7 @@ func (in Input) TimerFired() abi.TimerFired { return in.c.view.TimerFired() }
 // RootActivity returns root events about which other events were accepted here.
 func (in Input) RootActivity() abi.RootActivityView { return in.c.view.RootActivity() }
 
-// Repeats returns what a relay delivered in vain.
+// Repeats returns how many events of a relay other relays had delivered before.
 func (in Input) Repeats() abi.Repeats { return in.c.view.Repeats() }
 
 // Log writes a line to the operator's log. It needs the capability "log". Lines
@@ -234,7 +234,7 @@ func (c *call) step(s Strategy, request, b []byte) ([]byte, error) {
 	return c.out.b, nil
 }
 
-// Actions are what the host is to do, in this order.
+// Actions is the list of actions for the host, in order.
 type Actions struct {
 	b       []byte
 	n       int
@@ -251,19 +251,18 @@ func (o *Actions) Len() int { return o.n }
 // Size returns the number of bytes so far.
 func (o *Actions) Size() int { return len(o.b) }
 
-// Connect keeps a connection to the relay up. The higher priority comes first
-// where limits do not allow all. The reason is for the operator; one that is too long is
-// cut.
+// Connect keeps a connection to the relay up. The higher priority comes first if limits do not
+// allow all. The reason is for the operator. A long one is cut.
 func (o *Actions) Connect(relay string, priority uint32, reason string) {
 	o.add(abi.StepAction{Do: abi.DoConnect, Relay: relay, Priority: priority, Reason: guest.Cut(reason)})
 }
 
-// Disconnect ends what Connect began.
+// Disconnect ends a Connect.
 func (o *Actions) Disconnect(relay, reason string) {
 	o.add(abi.StepAction{Do: abi.DoDisconnect, Relay: relay, Reason: guest.Cut(reason)})
 }
 
-// Subscription is what Subscribe opens.
+// Subscription is the argument of Subscribe.
 type Subscription struct {
 	Relay   string
 	ID      string // 1 to 64 bytes from ! to ~
@@ -287,7 +286,7 @@ func (o *Actions) Unsubscribe(relay, id string) {
 	o.add(abi.StepAction{Do: abi.DoUnsubscribe, Relay: relay, ID: id})
 }
 
-// Catchup is what Historic fetches.
+// Catchup is the argument of Historic.
 type Catchup struct {
 	Relay   string
 	ID      string // 1 to 64 bytes from ! to ~; shared with subscriptions
@@ -297,14 +296,13 @@ type Catchup struct {
 	Page    uint32 // events of one page of MethodREQ; 0: the host chooses
 	Push    bool   // also send what the relay lacks, after negentropy
 
-	// Compare with what this relay is believed to hold, once this very filter was compared
-	// with it to the end, instead of with everything that is here: with nothing new that
-	// costs little more than the filter, however much is here that it lacks.
+	// Compare with the events that this relay is believed to hold, instead of with all events here.
+	// This has an effect once the same filter was compared to the end. Without new events the
+	// comparison then costs little more than the filter, however many events the relay lacks.
 	Holdings bool
 }
 
-// Historic fetches what a relay has stored and we have not. The answer is a
-// HistoricDone.
+// Historic fetches the stored events of a relay that we do not have. The answer is a HistoricDone.
 func (o *Actions) Historic(h Catchup) {
 	o.filters = append(o.filters[:0], h.Filter.wire())
 	o.add(abi.StepAction{
@@ -370,8 +368,7 @@ type ID = [32]byte
 // TagFilter asks for a tag whose name is a single letter, with one of the values.
 type TagFilter = abi.TagFilter
 
-// Hexes writes many ids as tags and filters have them, without garbage. An action
-// copies what it is given.
+// Hexes writes many ids for tags and filters, without garbage. An action copies its arguments.
 type Hexes = abi.Hexes
 
 // Hex returns an id as tags and filters have it.

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// DomainLimits are what requests to one domain keep to.
+// DomainLimits are the limits of requests to one domain.
 type DomainLimits struct {
 	AtOnce    uint32 // in flight
 	PerMinute int    // starts in any minute; 0: no limit
 }
 
-// Window is what starts are counted in: a little more than a minute, since
+// Window is the period in which starts are counted. It is a little more than a minute, since
 // requests do not all take the same time to arrive.
 const Window = Minute + Second
 
@@ -20,8 +20,8 @@ const Window = Minute + Second
 // that many (abi.MaxAges).
 const MaxPerMinute = 256
 
-// Admit lets a request to the domain start as soon as the limits and what After
-// said before allow it.
+// Admit lets a request to the domain start as soon as the limits and the latest answer of After
+// allow it.
 func (l DomainLimits) Admit(in AdmitInput) AdmitAnswer {
 	if left := in.Subject.NotBefore - in.Now; left > 0 {
 		return Wait(left)
@@ -83,9 +83,8 @@ func (d *Domains) Of(name string) DomainLimits {
 	return d.usual
 }
 
-// InTurn picks the first of those that wait: the host names them in the order in
-// which they were served, longest ago first, so that all get their turn. Who compares
-// LastTried instead lets those who have just come overtake.
+// InTurn picks the first that waits. The host sorts them by when they were last served, longest ago
+// first, so all get their turn. A pick by LastTried instead would let newcomers overtake.
 func InTurn(PickInput) PickAnswer { return Next(0) }
 
 // Relays are the numbers by which relays that fail are tried again, lengths of time
@@ -176,8 +175,8 @@ func (r *Relays) backoff(in *AfterInput) int64 {
 	return max(r.First, min(failing, r.Max)) // as if the waits had doubled from the first on
 }
 
-// Load returns how busy this server is, from 0 to 1: its processors, its memory, or
-// the queue of events, whichever is closest to its limit.
+// Load returns the load of this server, from 0 to 1: of its processors, its memory, or its queue of
+// events, whichever is closest to its limit.
 func Load(t *Telemetry) float64 {
 	load := t.CPU
 	if t.QueueLimit > 0 {
@@ -192,10 +191,10 @@ func Load(t *Telemetry) float64 {
 	return min(load, 1)
 }
 
-// Ease lowers what clients may do while this server is busy. Up to a load of from
-// the limits are the operator's most; above it they go down to the operator's least
-// at full load. What has no most begins at that of busy, and is without a limit
-// again when there is little to do. A limit that is 0 in busy and in most stays off.
+// Ease lowers the limits of clients while this server is busy. Up to the load from, the limits are
+// the operator's most. Above it they fall, and reach the operator's least at full load. A limit
+// that most leaves unset starts at the value of busy, and has no value again when the load is low.
+// A limit that is 0 in both busy and most stays off.
 func Ease(in TickInput, from float64, busy ClientLimits) TickAnswer {
 	load := Load(&in.Telemetry)
 	share := 0.0

@@ -59,8 +59,8 @@ func tick(n int32) int64 {
 	return guest.Answer(answer)
 }
 
-// hostFunctions are the imports. Each is a method, so that the linker drops what
-// a module does not use from its import section.
+// hostFunctions are the imports. Each is a method, so that the linker drops unused ones from the
+// import section of a module.
 type hostFunctions struct{}
 
 func (hostFunctions) log(level int32, text string) { guest.Log(level, text) }

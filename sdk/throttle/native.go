@@ -10,7 +10,7 @@ import (
 // Register does nothing natively; tests use package throttletest.
 func Register(string, Throttle) Registration { return Registration{} }
 
-// Host stands in for the host functions where a throttle runs natively.
+// Host replaces the host functions where a throttle runs natively.
 type Host interface {
 	Log(level Level, text string)
 }

@@ -1,6 +1,6 @@
-// Package throttle is what the author of a throttle in Go imports: a module that
-// decides how hard this service presses on other people's git servers and relays,
-// and how much clients may press on this one.
+// Package throttle is the package that the author of a throttle in Go imports. A throttle is a
+// module that decides how hard this service presses on other people's git servers and relays, and
+// how much clients may press on this one.
 //
 //	//go:embed manifest.json
 //	var manifest string
@@ -20,18 +20,17 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o gentle.wasm
 //
-// and tested natively with package throttletest. What the messages mean is written
-// in talon.proto of package abi.
+// and tested natively with package throttletest. talon.proto of package abi describes the messages.
 //
 // Invariants:
 //
-//  1. Each input carries the facts: what is in flight, when the latest requests
+//  1. Each input carries the facts: the requests in flight, when the latest ones
 //     began, how often and since when it failed. A throttle that keeps nothing
 //     loses nothing when it is swapped.
 //  2. A decision allocates nothing but what the throttle itself does.
 //  3. Texts and iterators of an input are valid until the method returns.
 //  4. A point in time is in unix milliseconds, a length of time in milliseconds.
-//  5. The operator's clamps hold whatever a throttle says.
+//  5. The operator's limits hold with any answer of a throttle.
 package throttle
 
 import (
@@ -40,9 +39,8 @@ import (
 	"talon/sdk/module"
 )
 
-// Throttle decides when to try, and how much. Which of its methods the host calls
-// is in "functions" of the manifest, all of them where that is absent. They are
-// never called twice at the same time.
+// Throttle decides when to try, and how much. "functions" of the manifest names the methods that
+// the host calls. Without it, the host calls all of them. It never calls two at the same time.
 type Throttle interface {
 	// Configure is called once, before anything else. An error refuses the
 	// configuration: it should name the key and the value.
@@ -65,8 +63,8 @@ type Throttle interface {
 	// ("throttle_pick").
 	Pick(in PickInput) PickAnswer
 
-	// Tick receives the load of this server, every few seconds, and returns what
-	// clients may do ("throttle_tick").
+	// Tick receives the load of this server, every few seconds, and returns the limits of clients
+	// ("throttle_tick").
 	Tick(in TickInput) TickAnswer
 }
 
@@ -76,8 +74,8 @@ type Config = module.Config
 // Registration is the result of [Register]; it has no meaning.
 type Registration struct{}
 
-// WrongValue returns the error for a value that the manifest cannot describe as
-// wrong: it names the key, the value and what is wanted.
+// WrongValue returns the error for a value that the manifest cannot describe as wrong. It names the
+// key, the value and a valid one.
 func WrongValue(key, value, want string) error { return module.WrongValue(key, value, want) }
 
 // Lengths of time, in milliseconds.
@@ -138,13 +136,13 @@ const (
 	Barred    = abi.HealthBarred
 )
 
-// DelayInput is what Delay is asked about.
+// DelayInput is the request of Delay.
 type DelayInput struct {
 	Facts
 	*abi.DelayRequestView
 }
 
-// AdmitInput is what Admit is asked about.
+// AdmitInput is the request of Admit.
 type AdmitInput struct {
 	Facts
 	*abi.ThrottleAdmitRequestView
@@ -156,7 +154,7 @@ type AfterInput struct {
 	*abi.AfterRequestView
 }
 
-// PickInput is what Pick is asked about.
+// PickInput is the request of Pick.
 type PickInput struct {
 	Facts
 	*abi.PickRequestView
@@ -168,10 +166,10 @@ type TickInput struct {
 	*abi.TickRequest
 }
 
-// Subject is what a throttle is asked about, and what happened with it lately.
+// Subject is the domain, relay or repository of a request, with its recent history.
 type Subject = abi.SubjectView
 
-// ClientLimits is what one client may do; 0 is no limit.
+// ClientLimits is the list of limits of one client; 0 is no limit.
 type ClientLimits = abi.ClientLimits
 
 // Telemetry is how this server is doing.
@@ -263,15 +261,15 @@ func Next(i int) PickAnswer { return PickAnswer{Index: uint32(i)} }
 // Nobody picks none until another request has ended.
 func Nobody() PickAnswer { return PickAnswer{None: true} }
 
-// Keep leaves the limits of clients as they are.
+// Keep leaves the limits of clients unchanged.
 func Keep() TickAnswer { return TickAnswer{} }
 
 // Limit sets the limits of clients. The host brings them within the operator's
 // clamps.
 func Limit(limits ClientLimits) TickAnswer { return TickAnswer{Set: true, Limits: limits} }
 
-// Backoff returns the time to wait after that many failures in a row: first
-// after the first one, then twice as long each time, at most most.
+// Backoff returns the time to wait after a number of failures in a row. It is first after the first
+// failure, and doubles with each further one, up to limit.
 func Backoff(first, limit int64, failures uint32) int64 {
 	d := first
 	for n := failures; n > 1 && d > 0; n-- {

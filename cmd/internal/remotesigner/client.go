@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/nbd-wtf/go-nostr"
-	"github.com/nbd-wtf/go-nostr/nip44"
 	"github.com/nbd-wtf/go-nostr/nip46"
 )
 
@@ -20,7 +20,7 @@ type client struct {
 	relays []string
 	secret string // its own key, in hex
 	signer string // the signer's public key, in hex
-	shared [32]byte
+	cipher *cipher
 	page   func(url string) // gets a page that the signer wants opened
 
 	mu      sync.Mutex // guards waiting
@@ -28,12 +28,12 @@ type client struct {
 }
 
 func newClient(pool *nostr.SimplePool, relays []string, secret, signer string, page func(url string)) (*client, error) {
-	shared, err := nip44.GenerateConversationKey(signer, secret)
+	cipher, err := newCipher(secret, signer)
 	if err != nil {
 		return nil, fmt.Errorf("agree on a key with the signer: %w", err)
 	}
 	return &client{
-		pool: pool, relays: relays, secret: secret, signer: signer, shared: shared, page: page, waiting: map[string]chan nip46.Response{},
+		pool: pool, relays: relays, secret: secret, signer: signer, cipher: cipher, page: page, waiting: map[string]chan nip46.Response{},
 	}, nil
 }
 
@@ -60,12 +60,9 @@ func (c *client) take(e *nostr.Event) {
 	if e.Kind != nostr.KindNostrConnect || e.PubKey != c.signer {
 		return
 	}
-	text, err := nip44.Decrypt(e.Content, c.shared)
-	if err != nil {
-		return
-	}
+	text, ok := c.cipher.decrypt(e.Content)
 	var answer nip46.Response
-	if json.Unmarshal([]byte(text), &answer) != nil {
+	if !ok || json.Unmarshal([]byte(text), &answer) != nil {
 		return
 	}
 	c.mu.Lock()
@@ -83,20 +80,16 @@ func (c *client) take(e *nostr.Event) {
 	}
 }
 
+// oldTime is how long a signer that has sent nothing yet may be silent before it gets the request
+// by NIP-04 too. A signer that shows a person the request twice takes one approval for both.
+const oldTime = 2 * time.Second
+
 // call makes one request and waits for its answer.
 func (c *client) call(ctx context.Context, method string, params ...string) (string, error) {
 	id := rand.Text()
 	text, err := json.Marshal(nip46.Request{ID: id, Method: method, Params: params})
 	if err != nil {
 		return "", err
-	}
-	content, err := nip44.Encrypt(string(text), c.shared)
-	if err != nil {
-		return "", fmt.Errorf("encrypt the request: %w", err)
-	}
-	e := nostr.Event{Kind: nostr.KindNostrConnect, CreatedAt: nostr.Now(), Tags: nostr.Tags{{"p", c.signer}}, Content: content}
-	if err := e.Sign(c.secret); err != nil {
-		return "", fmt.Errorf("sign the request: %w", err)
 	}
 	answer := make(chan nip46.Response, 1)
 	c.mu.Lock()
@@ -107,6 +100,42 @@ func (c *client) call(ctx context.Context, method string, params ...string) (str
 		defer c.mu.Unlock()
 		delete(c.waiting, id)
 	}()
+	old := c.cipher.last.Load() == oldEncryption
+	if err := c.send(ctx, string(text), old); err != nil {
+		return "", err
+	}
+	silent := time.NewTimer(oldTime)
+	defer silent.Stop()
+	for {
+		select {
+		case a := <-answer:
+			if a.Error != "" {
+				return "", errors.New(a.Error)
+			}
+			return a.Result, nil
+		case <-silent.C:
+			if c.cipher.last.Load() != unknownEncryption {
+				continue
+			}
+			if err := c.send(ctx, string(text), true); err != nil {
+				return "", err
+			}
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+}
+
+// send gives a request to the relays, encrypted by NIP-04 if old is set.
+func (c *client) send(ctx context.Context, text string, old bool) error {
+	content, err := c.cipher.encrypt(text, old)
+	if err != nil {
+		return fmt.Errorf("encrypt the request: %w", err)
+	}
+	e := nostr.Event{Kind: nostr.KindNostrConnect, CreatedAt: nostr.Now(), Tags: nostr.Tags{{"p", c.signer}}, Content: content}
+	if err := e.Sign(c.secret); err != nil {
+		return fmt.Errorf("sign the request: %w", err)
+	}
 	for _, url := range c.relays {
 		go func() {
 			if relay, err := c.pool.EnsureRelay(url); err == nil {
@@ -114,13 +143,5 @@ func (c *client) call(ctx context.Context, method string, params ...string) (str
 			}
 		}()
 	}
-	select {
-	case a := <-answer:
-		if a.Error != "" {
-			return "", errors.New(a.Error)
-		}
-		return a.Result, nil
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
+	return nil
 }

@@ -1,5 +1,5 @@
-//! The smallest useful strategy: it connects to the relays that repositories name, and
-//! subscribes to what tags these repositories.
+//! The smallest useful strategy: it connects to the relays that repositories name, and subscribes
+//! to events that tag these repositories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use talon::strategy::{Actions, Input, Limits, Purpose, Step, Strategy, Subscription, World};
@@ -26,7 +26,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// Says that the subscriptions have to be opened anew.
+    /// Notes that the subscriptions must be opened again.
     fn touch(&mut self) {
         self.changed = true;
         self.current = 0;
@@ -135,8 +135,8 @@ impl Hello {
         }
     }
 
-    /// Brings connections and subscriptions to what they should be: first what ends, so
-    /// that there is room. `None`: one answer could not hold it all.
+    /// Adjusts connections and subscriptions to the plan. It ends some first, so that there is
+    /// room. `None`: one answer could not hold it all.
     fn plan(&mut self, out: &mut Actions) -> Option<()> {
         let limits = self.limits;
         let room = self.most.min(limits.connections as usize);
@@ -172,9 +172,8 @@ impl Hello {
     }
 }
 
-/// Ends what another strategy has open on a relay, and opens anew what has changed: a
-/// subscription takes the place of one with the same id. `None`: the answer could not
-/// hold it all.
+/// Ends subscriptions of another strategy on a relay, and reopens those that have changed: a
+/// subscription replaces one with the same id. `None`: the answer could not hold it all.
 fn subscribe(url: &str, relay: &mut Relay, limits: &Limits, out: &mut Actions) -> Option<()> {
     while let Some(id) = relay.stale.first() {
         fits(out, limits, url.len() + id.len())?;

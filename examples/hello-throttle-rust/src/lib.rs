@@ -75,7 +75,7 @@ impl Throttle for Hello {
         }
     }
 
-    /// Serves whoever was served longest ago, so that all get their turn.
+    /// Picks the repository that was served longest ago, so that all get their turn.
     fn pick(&mut self, input: &Pick) -> PickAnswer {
         let oldest = input
             .waiting()

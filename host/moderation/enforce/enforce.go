@@ -63,9 +63,9 @@ type Config struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 
-	// Shared says that other nodes carry out the log too: each begins with the rows that it has
-	// added.
-	Shared bool
+	// Delay is how long a row waits here if another node has added it: see NodeDelay. It is 0 if
+	// there are no other nodes.
+	Delay time.Duration
 
 	// Purged is called for each repository whose announcement was removed for good, and waits
 	// until its folder is gone; nil if there are no folders here.
@@ -81,6 +81,7 @@ type Enforcer struct {
 	mu       sync.Mutex // guards the fields below
 	done     int64      // rows up to this number are carried out
 	own      int64      // the last row that was added here
+	adding   int        // calls of Moderate whose rows may be in the log before own names them
 	total    Progress   // since the start
 	problem  error      // why the last attempt failed
 	advanced chan struct{}
@@ -146,7 +147,10 @@ func (e *Enforcer) load(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.done = max(e.done, done)
+	if done > e.done { // another node may have done what somebody waits for here
+		e.done = done
+		e.signal()
+	}
 	return nil
 }
 
@@ -191,32 +195,38 @@ func (e *Enforcer) carryOutNew(ctx context.Context, lifts bool) error {
 	return e.advance(ctx, list[len(list)-1].Number, true)
 }
 
-// nodeTime is how long a node leaves a row to the one that has added it.
-const nodeTime = 3 * time.Second
+// NodeDelay is how long a node leaves a row to the one that has added it.
+const NodeDelay = 3 * time.Second
 
 // left returns the rows that are to be carried out.
 func (e *Enforcer) left(ctx context.Context) ([]moderation.Row, error) {
-	done, own := e.state()
+	done := e.carriedOut()
 	list := e.cfg.Log.Rows(done)
-	if !e.cfg.Shared || len(list) == 0 || list[len(list)-1].Number <= own {
+	if e.cfg.Delay == 0 || len(list) == 0 || e.isOwn(list[len(list)-1].Number) {
 		return list, nil
 	}
 	select {
-	case <-time.After(nodeTime):
+	case <-time.After(e.cfg.Delay):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
-	done, _ = e.state()
-	return e.cfg.Log.Rows(done), nil
+	return e.cfg.Log.Rows(e.carriedOut()), nil
 }
 
-func (e *Enforcer) state() (done, own int64) {
+func (e *Enforcer) carriedOut() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.done, e.own
+	return e.done
+}
+
+// isOwn reports whether a row was added here, or may have been.
+func (e *Enforcer) isOwn(number int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.adding > 0 || number <= e.own
 }
 
 // advance notes that rows up to a number are carried out. The store learns it now and then, and
@@ -281,14 +291,20 @@ func (e *Enforcer) untilNextEnd() time.Duration {
 func (e *Enforcer) Moderate(ctx context.Context, list []moderation.Row, report func(Progress)) (added []moderation.Row, sum Progress, err error) {
 	e.mu.Lock()
 	before := e.total
+	e.adding++
 	e.mu.Unlock()
-	if added, err = e.cfg.Pipeline.Moderate(ctx, list); err != nil || len(added) == 0 {
-		return added, sum, err
+	added, err = e.cfg.Pipeline.Moderate(ctx, list)
+	var number int64
+	if len(added) > 0 {
+		number = added[len(added)-1].Number
 	}
-	number := added[len(added)-1].Number
 	e.mu.Lock()
+	e.adding--
 	e.own = max(e.own, number)
 	e.mu.Unlock()
+	if err != nil || len(added) == 0 {
+		return added, sum, err
+	}
 	for {
 		e.mu.Lock()
 		done, problem, advanced := e.done >= number, e.problem, e.advanced

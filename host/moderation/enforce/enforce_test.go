@@ -28,6 +28,7 @@ type rig struct {
 	now      atomic.Int64
 	failing  atomic.Int64 // takedowns that fail
 	downs    atomic.Int64 // takedowns
+	delay    time.Duration
 }
 
 type anything struct{}
@@ -60,8 +61,11 @@ type facts struct{ *store.Store }
 
 func (f facts) Query(context.Context, host.Filter) ([][]byte, error) { return nil, nil }
 
-func newRig(t *testing.T) *rig {
-	r := &rig{T: t}
+func newRig(t *testing.T) *rig { return newNode(t, 0) }
+
+// newNode returns a rig that leaves rows to other nodes for a time.
+func newNode(t *testing.T, delay time.Duration) *rig {
+	r := &rig{T: t, delay: delay}
 	r.now.Store(1000)
 	var err error
 	if r.db, err = store.Open(t.Context(), t.TempDir(), store.Options{}); err != nil {
@@ -85,7 +89,7 @@ func (r *rig) start() (stop func()) {
 		Verify: func(*host.Event) error { return nil }, Policy: anything{}, Store: realStore{r.db}, Facts: facts{r.db},
 		Moderation: r.log, Log: slog.New(slog.DiscardHandler), Now: now, Workers: 2, Queue: 64, Batch: 64,
 	})
-	r.enforcer = enforce.New(enforce.Config{Log: r.log, Store: r.db, Pipeline: counted{r.pipeline, r}, Logger: slog.New(slog.DiscardHandler), Now: now})
+	r.enforcer = enforce.New(enforce.Config{Log: r.log, Store: r.db, Pipeline: counted{r.pipeline, r}, Logger: slog.New(slog.DiscardHandler), Now: now, Delay: r.delay})
 	ctx, cancel := context.WithCancel(context.Background())
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- r.pipeline.Run(ctx, nil) }()
@@ -309,4 +313,28 @@ func TestTime(t *testing.T) {
 	<-done
 	slices.Sort(waits)
 	t.Logf("commits of others: p50 %v, p99 %v, longest %v", waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
+}
+
+// TestOtherNodeIsFirst: a node waits for its own row while it leaves an earlier one to another
+// node. That one carries out both, and says so only in the store.
+func TestOtherNodeIsFirst(t *testing.T) {
+	r := newNode(t, 500*time.Millisecond)
+	hide := func(n byte) moderation.Row { return moderation.Row{Action: moderation.Hide, Target: author(n)} }
+	if _, err := r.pipeline.Moderate(t.Context(), []moderation.Row{hide(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.db.SaveRelays(t.Context(), "moderation", map[string][]byte{"done": []byte("2")}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(r.delay / 5) // the enforcer sees the row and leaves it; if it is slower, the test passes
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.moderate(hide(2))
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for a row that another node has carried out")
+	}
 }

@@ -60,6 +60,7 @@ type Options struct {
 
 	layout *layout       // nil: that of this program
 	idle   time.Duration // idleTime
+	unused time.Duration // unusedTime
 }
 
 func (o *Options) setDefaults() {
@@ -71,6 +72,7 @@ func (o *Options) setDefaults() {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.layout = cmp.Or(o.layout, &present)
 	o.idle = cmp.Or(o.idle, idleTime)
+	o.unused = cmp.Or(o.unused, unusedTime)
 }
 
 const (
@@ -95,6 +97,10 @@ const (
 	// idleTime is how long a process may hold up the others without going on with its
 	// transaction. After that the server rolls the transaction back.
 	idleTime = 5 * time.Second
+
+	// unusedTime is how long a reading connection stays open that nobody uses. Each is a process
+	// of the server. One stays.
+	unusedTime = 30 * time.Second
 
 	// resolveTime is how long Commit looks for its outcome.
 	resolveTime = 15 * time.Second
@@ -225,7 +231,8 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	s.panics = contain.New(contain.Store, s.log)
 	s.metrics = newMetrics(s)
 	s.metrics.Collectors = append(s.metrics.Collectors, s.panics.Collector())
-	cfg.MaxConns = int32(o.Readers)
+	cfg.MaxConns, cfg.MinConns = int32(o.Readers), 1
+	cfg.MaxConnIdleTime, cfg.HealthCheckPeriod = o.unused, o.unused
 	return s, cfg, nil
 }
 

@@ -1,10 +1,9 @@
 // Package schema reads talon.proto, as far as that file goes: proto3 with enums and
 // messages that are not nested, a field or a value to a line.
 //
-// What is said of a declaration stands in comments above it, of a field behind it too. A
-// comment line that begins with //@ is a mark: a word that names a generator, then what it
-// is to do there. Marks are no documentation. "//@ file NAME" stands alone and holds for
-// all that follows.
+// Comments above a declaration describe it, for a field also the comment behind it. A comment line
+// that begins with //@ is a mark for a generator: its name, then an instruction. Marks are no
+// documentation. A mark "//@ file NAME" on its own holds for all that follows.
 package schema
 
 import (

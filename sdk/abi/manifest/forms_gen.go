@@ -104,14 +104,14 @@ func (l *agesList) UnmarshalJSON(b []byte) error {
 // subjectForm is the message Subject.
 type subjectForm struct {
 	Kind         subjectKindForm `json:"kind"`
-	Name         string          `json:"name"`          // a host name, with the port if it is another; a relay's URL; 30617:pubkey:d
+	Name         string          `json:"name"`          // a host name, with the port if it is not the usual one; a relay's URL; 30617:pubkey:d
 	InFlight     uint32          `json:"in_flight"`     // requests, connection attempts
 	Ages         agesList        `json:"ages"`          // milliseconds since each of the latest starts, newest first, at most 256
 	Failures     uint32          `json:"failures"`      // in a row
 	FailingSince int64           `json:"failing_since"` // the first of them
 	LastSuccess  int64           `json:"last_success"`
-	NotBefore    int64           `json:"not_before"` // what the throttle last said
-	Health       healthForm      `json:"health"`     // what the throttle last said
+	NotBefore    int64           `json:"not_before"` // the latest answer of the throttle
+	Health       healthForm      `json:"health"`     // the latest answer of the throttle
 	Bootstrap    bool            `json:"bootstrap"`  // relay: the operator named it
 	Uptime       int64           `json:"uptime"`
 	Faults       uint32          `json:"faults"`
@@ -123,7 +123,7 @@ type delayRequestForm struct {
 	Subject   subjectForm `json:"subject"`    // a repository or a relay
 	Origin    originForm  `json:"origin"`     // of the event
 	EventKind uint32      `json:"event_kind"` // of the event
-	Planned   int64       `json:"planned"`    // the attempt that is planned already; the sooner one counts
+	Planned   int64       `json:"planned"`    // an attempt that is already planned; the sooner one counts
 }
 
 func (m *delayRequestForm) append(b []byte, now int64) []byte {
@@ -135,7 +135,7 @@ func (*delayRequestForm) answer() throttleWanted { return new(delayAnswerForm) }
 // delayAnswerForm is the message DelayAnswer.
 type delayAnswerForm struct {
 	Delay  int64 `json:"delay"`  // from now
-	Expiry int64 `json:"expiry"` // from now: when to give the event up; 0: the host's own
+	Expiry int64 `json:"expiry"` // from now: when to give up the event; 0: the host's default
 }
 
 func (m *delayAnswerForm) read(answer []byte) error {
@@ -151,8 +151,8 @@ func (m *delayAnswerForm) append(b []byte) []byte {
 // throttleAdmitRequestForm is the message ThrottleAdmitRequest.
 type throttleAdmitRequestForm struct {
 	Subject     subjectForm `json:"subject"`       // a domain or a relay
-	Repository  string      `json:"repository"`    // that it is for, 30617:pubkey:d; empty for a relay
-	AllInFlight uint32      `json:"all_in_flight"` // of this kind, to everybody
+	Repository  string      `json:"repository"`    // the purpose of the request, 30617:pubkey:d; empty for a relay
+	AllInFlight uint32      `json:"all_in_flight"` // requests of this kind, to all subjects
 }
 
 func (m *throttleAdmitRequestForm) append(b []byte, now int64) []byte {
@@ -164,7 +164,7 @@ func (*throttleAdmitRequestForm) answer() throttleWanted { return new(throttleAd
 // throttleAdmitAnswerForm is the message ThrottleAdmitAnswer.
 type throttleAdmitAnswerForm struct {
 	Start bool  `json:"start"`
-	Wait  int64 `json:"wait"` // if not: ask again then; 0: when another request has ended
+	Wait  int64 `json:"wait"` // if not, the time until the next question; 0: when another request has ended
 }
 
 func (m *throttleAdmitAnswerForm) read(answer []byte) error {
@@ -179,18 +179,18 @@ func (m *throttleAdmitAnswerForm) append(b []byte) []byte {
 
 // afterRequestForm is the message AfterRequest.
 type afterRequestForm struct {
-	Subject    subjectForm `json:"subject"` // failures and ages with what is told here
+	Subject    subjectForm `json:"subject"` // its failures and ages include this outcome
 	Outcome    outcomeForm `json:"outcome"`
-	Repository string      `json:"repository"`  // that a request to a domain was for, 30617:pubkey:d
+	Repository string      `json:"repository"`  // the purpose of a request to a domain, 30617:pubkey:d
 	Status     uint32      `json:"status"`      // of HTTP
-	RetryAfter int64       `json:"retry_after"` // what the server asked for, from now
+	RetryAfter int64       `json:"retry_after"` // the time that the server asked for, from now
 	Took       int64       `json:"took"`
 	Bytes      int64       `json:"bytes"`    // received
-	Found      uint32      `json:"found"`    // objects that were missing and are there now
+	Found      uint32      `json:"found"`    // objects that were missing and have arrived
 	Missing    uint32      `json:"missing"`  // objects that are still missing
 	Attempts   uint32      `json:"attempts"` // repository: rounds since its latest event
 	Since      int64       `json:"since"`    // repository: when its search began; relay: when the connection was made
-	Reason     string      `json:"reason"`   // what the server or the network said
+	Reason     string      `json:"reason"`   // the message of the server or the network
 }
 
 func (m *afterRequestForm) append(b []byte, now int64) []byte {
@@ -201,7 +201,7 @@ func (*afterRequestForm) answer() throttleWanted { return new(afterAnswerForm) }
 
 // afterAnswerForm is the message AfterAnswer.
 type afterAnswerForm struct {
-	Delay  int64      `json:"delay"`   // from now: not before
+	Delay  int64      `json:"delay"`   // from now: the earliest next attempt
 	GiveUp bool       `json:"give_up"` // repository: end the search
 	Health healthForm `json:"health"`  // of a domain or relay
 	Reason string     `json:"reason"`  // for the operator, at most 256 bytes
@@ -221,7 +221,7 @@ func (m *afterAnswerForm) append(b []byte) []byte {
 type waitingForm struct {
 	Repository string `json:"repository"` // 30617:pubkey:d
 	Since      int64  `json:"since"`      // when it came into this queue
-	LastTried  int64  `json:"last_tried"` // when this domain was last asked for it; 0: not yet
+	LastTried  int64  `json:"last_tried"` // the latest request for it to this domain; 0: none yet
 	Attempts   uint32 `json:"attempts"`   // rounds since its latest event
 	Missing    uint32 `json:"missing"`    // objects
 	URLs       uint32 `json:"urls"`       // of this domain that are not tried yet
@@ -237,7 +237,7 @@ func (l *waitingList) UnmarshalJSON(b []byte) error {
 // pickRequestForm is the message PickRequest.
 type pickRequestForm struct {
 	Subject subjectForm `json:"subject"` // the domain
-	Waiting waitingList `json:"waiting"` // at most 16, those first who were served longest ago
+	Waiting waitingList `json:"waiting"` // at most 16, the one served longest ago first
 }
 
 func (m *pickRequestForm) append(b []byte, now int64) []byte {
@@ -263,21 +263,21 @@ type telemetryForm struct {
 	MemoryLimit   int64   `json:"memory_limit"` // bytes; 0: none
 	Connections   uint32  `json:"connections"`
 	Subscriptions uint32  `json:"subscriptions"`
-	Events        float64 `json:"events"`    // in a second, that clients sent
+	Events        float64 `json:"events"`    // in a second, from clients
 	Queries       float64 `json:"queries"`   // in a second
 	BytesIn       float64 `json:"bytes_in"`  // in a second
 	BytesOut      float64 `json:"bytes_out"` // in a second
 	Queue         uint32  `json:"queue"`     // events that wait to be decided or written
 	QueueLimit    uint32  `json:"queue_limit"`
-	AnswerTime    int64   `json:"answer_time"`  // EVENT to OK, 99 of 100, in microseconds
-	SlowClients   uint32  `json:"slow_clients"` // that do not read fast enough
+	AnswerTime    int64   `json:"answer_time"`  // from EVENT to OK, the 99th percentile, in microseconds
+	SlowClients   uint32  `json:"slow_clients"` // clients that do not read fast enough
 }
 
 // tickRequestForm is the message TickRequest.
 type tickRequestForm struct {
 	Telemetry telemetryForm    `json:"telemetry"`
 	Current   clientLimitsForm `json:"current"`
-	Least     clientLimitsForm `json:"least"` // the operator's clamps: the host keeps to them whatever the answer
+	Least     clientLimitsForm `json:"least"` // the operator's limits: the host keeps every answer within them
 	Most      clientLimitsForm `json:"most"`
 }
 

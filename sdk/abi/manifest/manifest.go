@@ -1,5 +1,5 @@
-// Package manifest reads what a module says about itself, without running it,
-// and checks an operator's configuration against it.
+// Package manifest reads the manifest of a module, without running it, and checks an operator's
+// configuration against it.
 //
 // A manifest is a JSON object whose first key is "talon_manifest", somewhere in
 // the module's data segments: any language puts it there with a constant.
@@ -25,10 +25,9 @@
 //	  ]
 //	}
 //
-// "functions" is the list of what the host calls, only "admit" where it is
-// absent. A toolchain may export more than a module implements: sdk/policy always
-// exports all five functions of a policy, and a call that only says "pass" still
-// takes a microsecond.
+// "functions" is the list of functions that the host calls, only "admit" if it is absent. A
+// toolchain may export more than a module implements: sdk/policy always exports all five functions
+// of a policy, and a call that only says "pass" still takes a microsecond.
 //
 // "audience" belongs to the function of that name: about which events it is asked. See
 // [Candidates].
@@ -39,8 +38,7 @@
 //
 // Invariants:
 //
-//  1. Whatever the bytes, reading them takes bounded time and memory and does
-//     not panic.
+//  1. Reading takes bounded time and memory and does not panic, for any bytes.
 //  2. [Manifest.Resolve] returns a value for every setting, each within its
 //     limits, or an error that names key, value and what is allowed.
 //  3. Unknown fields of the JSON are ignored: fields can be added for years. But not
@@ -67,7 +65,7 @@ const Version = 1
 // WorldPolicy is the world of modules that decide which events are accepted.
 const WorldPolicy = "policy"
 
-// Manifest is what a module says about itself.
+// Manifest is a module's description of itself.
 type Manifest struct {
 	Version int      `json:"talon_manifest"`
 	Name    string   `json:"name"`    // a-z 0-9 - _, at most 32
@@ -75,9 +73,8 @@ type Manifest struct {
 	Summary string   `json:"summary"` // one sentence
 	Worlds  []string `json:"worlds"`
 
-	// Functions are what the host calls. The module exports each; a function that
-	// it exports and does not name is never called. Absent: admit of a policy, and
-	// every function of the other worlds.
+	// Functions are those that the host calls. The module must export each of them. The host calls
+	// no others. If absent: admit of a policy, and every function of the other worlds.
 	Functions []string `json:"functions"`
 
 	// Place is where in the chain of policies the module fits: 0 is asked first,
@@ -102,7 +99,7 @@ type Manifest struct {
 // DefaultPlace is the place of a module that names none.
 const DefaultPlace = 50
 
-// Budgets is what a module asks for. Zero leaves it to the host; the host's
+// Budgets are the budgets that a module asks for. Zero leaves the choice to the host. The host's
 // own limits are never exceeded.
 type Budgets struct {
 	Fuel        int64 `json:"fuel"` // for one decision
@@ -117,7 +114,7 @@ const (
 	maxList     = 64 // worlds, capabilities
 )
 
-// Parse reads the JSON object at the start of text. What follows it is ignored.
+// Parse reads the JSON object at the start of text, and ignores the rest.
 func Parse(text []byte) (*Manifest, error) {
 	cut := text[:min(len(text), maxText)]
 	dec := json.NewDecoder(bytes.NewReader(cut))
@@ -211,7 +208,7 @@ func (m *Manifest) checkFunctions() error {
 	return nil
 }
 
-// checkVector checks what a vector says of the rest of the manifest.
+// checkVector checks the parts of a vector that refer to the rest of the manifest.
 func (m *Manifest) checkVector(i int) error {
 	v := &m.Vectors[i]
 	switch {

@@ -71,9 +71,8 @@ func FromModule(wasm []byte) (*Manifest, error) {
 	return found, nil
 }
 
-// sdkMark begins what the SDKs put into the data of a module to say which they are: its
-// language, a space, the version and a zero byte follow, which may not be there where the
-// data ends.
+// sdkMark begins the text by which an SDK names itself in the data of a module. Its language, a
+// space, the version and a zero byte follow. They may be missing at the end of the data.
 const sdkMark = "talon-sdk/"
 
 // SDK says with which SDK a module is built, such as "go 1.0.0". It is empty for one
@@ -277,7 +276,7 @@ func (r *binaryReader) offset() (uint64, bool) {
 	return 0, false
 }
 
-// Worlds beside [WorldPolicy].
+// Worlds other than [WorldPolicy].
 const (
 	WorldStrategy = "strategy" // what to subscribe to on which relay, and when
 	WorldThrottle = "throttle" // how hard to press on other people's servers

@@ -105,7 +105,7 @@ func (s *Setting) validate() error {
 	return nil
 }
 
-// resolve checks one value; nil stands for the type's zero value.
+// resolve checks one value. nil means the zero value of the type.
 func (s *Setting) resolve(value any) (abi.Setting, error) {
 	out := abi.Setting{Key: s.Key}
 	ok := true

@@ -40,7 +40,7 @@ var newThrottleAsked = map[string]func() throttleAsked{
 	"throttle_tick":  func() throttleAsked { return new(tickRequestForm) },
 }
 
-// readThrottle reads what is asked and wanted of a function of the throttle world.
+// readThrottle reads the request and the wanted answer of a function of the throttle world.
 func (v *Vector) readThrottle(want []byte) error {
 	if string(v.Asks) == "null" {
 		return errors.New("request is missing")
@@ -68,8 +68,8 @@ func (v *Vector) readThrottle(want []byte) error {
 	return nil
 }
 
-// strictly reads what is of no use unless it is understood in full: a test of
-// something else than its author thinks is worse than none.
+// strictly reads JSON and refuses unknown fields. A test of something other than its author thinks
+// is worse than none.
 func strictly(text []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -101,7 +101,7 @@ func (v *Vector) CheckAnswer(answer []byte) error {
 	w := v.asked.answer()
 	_ = w.read(answer) // as before
 	got := text(w)
-	// What want does not name stays as it is.
+	// Fields that want does not name keep their values.
 	if err := strictly(v.wants, w); err != nil {
 		return fmt.Errorf("vector %q: want: %w", v.Name, err)
 	}
@@ -181,7 +181,7 @@ func (w *pickWanted) append(b []byte) []byte {
 	return abi.AppendPickAnswer(b, &abi.PickAnswer{Index: w.Index, None: w.None})
 }
 
-// tickWanted has no limits where the answer leaves them as they are.
+// tickWanted has no limits if the answer leaves them unchanged.
 type tickWanted struct {
 	Limits *clientLimitsForm `json:"limits"`
 }

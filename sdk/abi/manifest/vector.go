@@ -26,13 +26,11 @@ const (
 	maxUsage   = 64 // likewise
 )
 
-// Vector is a test that a module brings along: what it is asked, what the relay
-// holds meanwhile, and what it must answer. Each vector begins with a new
-// instance that remembers nothing, unless it goes on where the one before ended; no
-// repository is here.
+// Vector is a test that a module carries: a request, the state of the relay, and the answer that
+// the module must give. Each vector begins with a new instance without memory, unless it continues
+// the vector before. The relay has no repositories.
 //
-// What a vector of the throttle world wants is fields of the answer: see
-// [Vector.CheckAnswer].
+// A vector of the throttle world states fields of the answer: see [Vector.CheckAnswer].
 type Vector struct {
 	Name     string         `json:"name"`     // unlike that of any other
 	Function string         `json:"function"` // of the world policy or throttle
@@ -74,7 +72,7 @@ type VectorService struct {
 	Operator Key    `json:"operator,omitzero"`
 }
 
-// At returns how the relay of the vector is reached.
+// At returns the address of the vector's relay.
 func (v *Vector) At() abi.Service {
 	if v.Service == nil {
 		return abi.Service{Domain: VectorDomain, PRs: true}
@@ -130,7 +128,7 @@ func (v *Vector) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// vectorGiven is what the fields of a vector do not show: which of them were written.
+// vectorGiven says which fields of a vector were written, since their values do not show it.
 type vectorGiven struct {
 	Want         json.RawMessage
 	Event        eventGiven
@@ -197,8 +195,7 @@ func (v *Vector) validate(given *vectorGiven) error {
 	return nil
 }
 
-// fits checks that a vector has what its function is asked about, and nothing of
-// another function's.
+// fits checks that a vector has the request of its function, and no fields of another function.
 func (v *Vector) fits() error {
 	const policy = "admit query connect push audience"
 	for _, member := range []struct {
@@ -242,7 +239,7 @@ func numbered(names []string, name string, absent uint32) (number uint32, ok boo
 	return uint32(max(i, 0)), i >= 0
 }
 
-// Request encodes what the module is asked.
+// Request encodes the request to the module.
 func (v *Vector) Request() ([]byte, error) {
 	switch v.Function {
 	case "audience":
@@ -295,7 +292,7 @@ func (v *Vector) Check(action uint32, rule, reason string) error {
 		answer(v.Want.Action, v.Want.Rule, v.Want.Reason))
 }
 
-// CheckAudience compares whom an answer restricts an event to with what the vector wants.
+// CheckAudience compares the readers in an answer with those that the vector wants.
 func (v *Vector) CheckAudience(keys []Key, set string) error {
 	if v.Want.Action != ActionName(abi.ActionRestrict) || slices.Equal(keys, v.Want.Keys) && set == v.Want.Set {
 		return nil
@@ -314,7 +311,7 @@ func (v *Vector) CheckLimits(author, repository int64, end bool) error {
 		v.Name, author, repository, end, w.MaxAuthorBytes, w.MaxRepositoryBytes, w.End)
 }
 
-// audience prints whom an event is restricted to.
+// audience prints the readers of a restricted event.
 func audience(keys []Key, set string) string {
 	switch {
 	case len(keys) > 0:
@@ -336,9 +333,8 @@ func answer(action, rule, reason string) string {
 	return action
 }
 
-// Decision is a decision as one line of a recording: a [Vector] that a relay writes
-// while it decides, and what vectors do not have. Its parts are those of Vector, which
-// reads it; events are as the relay has them.
+// Decision is a decision as one line of a recording: a [Vector] that a relay writes during a
+// decision, with further fields. Vector reads its own parts. The events are complete.
 type Decision struct {
 	Function    string              `json:"function"`
 	Now         int64               `json:"now"`
@@ -361,25 +357,25 @@ type Decision struct {
 	Recorded
 }
 
-// Recorded is what a recording says of a decision beside the vector.
+// Recorded is the part of a recorded decision that a vector does not have.
 type Recorded struct {
 	By string `json:"by"` // the plugin that gave the answer; empty if none had an opinion
 
-	// Chain are the plugins that decide, in order, and Asked is how many of them were
-	// asked. The chain is null if the line is about what one plugin said.
+	// Chain are the plugins that decide, in order, and Asked is how many of them were asked. Chain
+	// is null if the line has the answer of one plugin.
 	Chain []string `json:"chain"`
 	Asked int      `json:"asked,omitempty"`
 
-	// Unseen are the capabilities on which the answer rests too: a line cannot say what
-	// repositories hold, and what a module remembered before the first line.
+	// Unseen are further capabilities on which the answer depends. A line cannot record the content
+	// of repositories, or values that a module kept before the first line.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
 // Line returns the decision as a line of JSON.
 func (d *Decision) Line() ([]byte, error) { return readable(d) }
 
-// readable returns the JSON of a value, and a line feed. What HTML has a meaning for
-// stands there as it is.
+// readable returns the JSON of a value, and a line feed. It does not escape the special characters
+// of HTML.
 func readable(v any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)

@@ -234,8 +234,7 @@ func TestFunctionsAndPlace(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreVectors reads what a recording writes as a vector again, and what
-// stands beside it.
+// TestDecisionsAreVectors reads recorded decisions back, as vectors and with their further fields.
 func TestDecisionsAreVectors(t *testing.T) {
 	since, limit := int64(0), 0
 	client := &VectorClient{Address: "::1", Authed: []Key{{1}}, UserAgent: "u", Origin: "o<", Path: "/"}

@@ -15,8 +15,8 @@ import (
 	"talon/sdk/abi"
 )
 
-// Key is an event id or a public key of a vector. In JSON it is hex digits; what
-// is missing of 64 is zeros at the end.
+// Key is an event id or a public key of a vector. In JSON it is hex digits. Zeros fill it up to 64
+// digits.
 type Key [32]byte
 
 func (k *Key) UnmarshalText(text []byte) error {
@@ -35,9 +35,8 @@ func fill(dst, text []byte) error {
 	return nil
 }
 
-// VectorEvent is an event as NIP-01 writes it. Ids and signatures are not
-// verified: what is short or missing is filled with zeros, but for an id that is
-// absent, which is computed.
+// VectorEvent is an event as NIP-01 writes it. Ids and signatures are not verified. Zeros fill
+// short or missing values. A missing id is computed.
 type VectorEvent struct {
 	ID        Key        `json:"id"` // that of the event, as NIP-01 defines it, if it is absent
 	PubKey    Key        `json:"pubkey"`
@@ -56,7 +55,7 @@ func (s *Signature) UnmarshalText(text []byte) error {
 	return fill(s[:], text)
 }
 
-// complete gives an event a time and an id, where it has none.
+// complete gives an event a time and an id if it has none.
 func (e *VectorEvent) complete(now int64, given eventGiven) {
 	if e.CreatedAt == 0 {
 		e.CreatedAt = now
@@ -111,7 +110,7 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// VectorClient is who is at the other end of the connection.
+// VectorClient is the client of the connection.
 type VectorClient struct {
 	Address   Address `json:"address,omitempty"`
 	Authed    []Key   `json:"authed,omitempty"` // keys that it has proven
@@ -261,7 +260,7 @@ func (e *VectorEvent) canonicalID() Key {
 	return sha256.Sum256(append(b, ']'))
 }
 
-// appendComma appends what stands before an item of a list.
+// appendComma appends the separator before an item of a list.
 func appendComma(b []byte, index int) []byte {
 	if index > 0 {
 		b = append(b, ',')
@@ -292,8 +291,7 @@ next:
 	return append(b, '"')
 }
 
-// inWords says of a value of the wrong type where it is and what is wanted, in the
-// words of JSON.
+// inWords names the place and the wanted type of a value of the wrong type, in the words of JSON.
 func inWords(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) || wrong.Field == "" {

@@ -36,8 +36,8 @@ export class Bytes {
   }
 }
 
-// A Line is text that grows up to 1 KiB: a key, a reason. What does not fit is left
-// out. Make it once, not in a decision.
+// A Line is text that grows up to 1 KiB: a key, a reason. It leaves out the rest. Make it once, not
+// in a decision.
 export class Line extends Bytes {
   constructor() {
     super();

@@ -1,9 +1,9 @@
 import { Bytes } from "./bytes";
 import { Numbers, Reader, Values, dataKey, find, findNumber } from "./wire";
 
-// Every setting of the manifest: the operator's value, or the default. The host has
-// checked types and limits. A key that the manifest does not have ends the instance.
-// What the methods return is new, and may be kept.
+// Every setting of the manifest: the operator's value, or the default. The host has checked types
+// and limits. A key that the manifest does not have ends the instance. The results of the methods
+// are new objects, which you may keep.
 export class Config {
   private message: Bytes = new Bytes();
   private found: Bytes = new Bytes();
@@ -67,13 +67,13 @@ export class Config {
     return 0;
   }
 
-  // Host, and port where it is not the usual one, by which the relay is reached.
+  // The host name of the relay, with a port if it is not the usual one.
   domain(): string {
     const s = find(this.message.ptr, this.message.length, 2, this.found);
     return find(s.ptr, s.length, 1, this.found).toString();
   }
 
-  // The operator's public key, null if none is named. It is a view: copy what you keep.
+  // The operator's public key, null if there is none. It is a view: copy it to keep it.
   operator(): Bytes | null {
     const s = find(this.message.ptr, this.message.length, 2, this.found);
     const key = find(s.ptr, s.length, 3, this.found);
@@ -87,8 +87,8 @@ export class Config {
   }
 }
 
-// What configure returns for a value that the manifest cannot describe as wrong. It
-// names what is wanted: "an npub or 64 hex digits".
+// The result of configure for a value that the manifest cannot describe as wrong. want names a
+// valid value: "an npub or 64 hex digits".
 export function wrongValue(key: string, value: string, want: string): string {
   return "config " + key + ' has "' + value + '": want ' + want;
 }

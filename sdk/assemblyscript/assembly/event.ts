@@ -52,7 +52,7 @@ export class Event {
   }
 }
 
-// Tags walks the tags of an event. name, value and what item returns are used again.
+// Tags walks the tags of an event. The results of name, value and item are used again.
 export class Tags {
   readonly name: Bytes = new Bytes();
   readonly value: Bytes = new Bytes();
@@ -77,7 +77,7 @@ export class Tags {
     return this.find(index, this.other);
   }
 
-  // How many items the tag has, the name included.
+  // The number of items of the tag, the name included.
   count(): i32 {
     const tag = this.tags.value;
     let n = 0;

@@ -22,7 +22,7 @@ export class Filter {
   kinds(): Numbers { return this.numbers.start(this.message.ptr, this.message.length, 3); }
   tags(): Conditions { return this.conditions.start(this.message.ptr, this.message.length); }
 
-  // In unix seconds, inclusive; what is given if there is none.
+  // In unix seconds, inclusive; none if the filter has no since.
   since(none: i64): i64 { return findNumber(this.message.ptr, this.message.length, 5, none); }
   until(none: i64): i64 { return findNumber(this.message.ptr, this.message.length, 6, none); }
   limit(none: i64): i64 { return findNumber(this.message.ptr, this.message.length, 7, none); }
@@ -68,10 +68,10 @@ export class Filters {
   }
 }
 
-// Names for Search.tag. BY_ADDRESS asks for what is at addresses, kind:pubkey:d: one stored
-// event for each at most, however many others have announced under the same d.
-// BY_MAINTAINER asks for the repository announcements (NIP-34) that list a maintainer;
-// its values are pubkey:identifier.
+// Names for Search.tag. BY_ADDRESS asks for the events at addresses, kind:pubkey:d. There is at
+// most one stored event for each, however many others have announced under the same d.
+// BY_MAINTAINER asks for the repository announcements (NIP-34) that list a maintainer; its values
+// are pubkey:identifier.
 export const BY_ADDRESS = "address";
 export const BY_MAINTAINER = "maintainer";
 

@@ -1,9 +1,8 @@
-// What the host does for a policy. Each function needs the capability that its
-// description names. What get, query and the like return is used again by the next of
-// them.
+// The functions of the host for a policy. Each one needs the capability that its description names.
+// The next call of get, query and the like reuses the object that the call before returned.
 //
-// Where the host cannot answer, nothing is found, and whatever the policy then says is
-// replaced: the client is asked to try again.
+// If the host cannot answer, nothing is found. The host then replaces the answer of the policy, and
+// asks the client to try again.
 
 import { Bytes, Line } from "./bytes";
 import { Event, Events, asKey } from "./event";
@@ -160,8 +159,8 @@ export function kvIncr(key: Bytes, delta: i64, ttl: i64): i64 {
   return imports.addValue(key.ptr, key.length, delta, ttl);
 }
 
-// 1 if a set that the operator has given the module has the member, 32 bytes or text; 0
-// if not; NOT_FOUND: there is no such set. "sets.contains".
+// Returns 1 if a set of the operator has the member, 32 bytes or text, 0 if not, and NOT_FOUND if
+// there is no such set. "sets.contains".
 export function inSet(set: string, member: Bytes): i32 {
   name.clear().add(set);
   return imports.setContains(name.ptr, name.length, member.ptr, member.length);

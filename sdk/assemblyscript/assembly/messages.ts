@@ -14,7 +14,7 @@ export enum Origin {
   Sync = 3, // another relay
 }
 
-// What a policy says of an event, a query, a connection or a push.
+// The answer of a policy to an event, a query, a connection or a push.
 export enum Action {
   Pass = 0, // no opinion: the next policy of the chain decides
   Accept = 1, // allow it; store the event
@@ -22,13 +22,13 @@ export enum Action {
   ShadowReject = 3, // event: answer OK true, do not store; query: answer as if nothing were here
   Hold = 4, // event: keep it in purgatory
   RequireAuth = 5, // event, query: refuse it until the client authenticates (NIP-42)
-  Restrict = 6, // audience: only whom the verdict names receives the event
+  Restrict = 6, // audience: only the readers that the verdict names receive the event
 }
 
-// Who is at the other end of a connection, as far as it is known.
+// The client of a connection, as far as it is known.
 export class Client {
   readonly address: Bytes = new Bytes(); // its IP address; empty where there is none
-  readonly userAgent: Bytes = new Bytes(); // what it says of itself
+  readonly userAgent: Bytes = new Bytes(); // its User-Agent header
   readonly origin: Bytes = new Bytes(); // the page that a browser was on
   readonly path: Bytes = new Bytes(); // of the request, "/" for most
   private message: Bytes = new Bytes();
@@ -59,7 +59,7 @@ export class Client {
   }
 }
 
-// What a client does with filters.
+// The message in which a client sends filters.
 export enum Verb {
   Unknown = 0,
   Req = 1, // REQ: stored and live events
@@ -132,7 +132,7 @@ export class Push {
   bytes: i64 = 0; // of the pack, as far as it is known; 0 if it is not
   stored: i64 = 0; // bytes that the repository takes on disk
   now: i64 = 0; // unix seconds
-  prs: bool = false; // to the repository under /prs/ (GRASP-06): repo names whose, nothing need be announced
+  prs: bool = false; // to the repository under /prs/ (GRASP-06): repo names its owner, and needs no announcement
   fetch: bool = false; // nobody pushes: the host is about to fetch git data from another server; only limits of the verdict count
   private message: Bytes = new Bytes();
   private maintainersList: Values = new Values();
@@ -163,7 +163,7 @@ export class Push {
     return this;
   }
 
-  // Whose state counts for the repository, 32 bytes each.
+  // The keys whose states count for the repository, 32 bytes each.
   maintainers(): Values {
     return this.maintainersList.start(this.message.ptr, this.message.length, 3);
   }

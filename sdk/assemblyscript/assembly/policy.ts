@@ -11,12 +11,11 @@ export enum Writes {
   Restricted = 2, // only events of some authors, some kinds, about something
 }
 
-// A policy: what an operator's relay asks before it accepts something.
+// A policy decides which events an operator's relay accepts.
 //
-// The host calls those functions that "functions" of the manifest names, and the module
-// must export each: talon_admit for admit. There are several instances of a module, and
-// one that failed is replaced: what is to be remembered is kept with kvSet, kvIncr and
-// take, not in fields.
+// The host calls the functions that "functions" of the manifest names, and the module must export
+// each: talon_admit for admit. A module has several instances, and the host replaces one that
+// failed. So keep values with kvSet, kvIncr and take, not in fields.
 export abstract class Policy {
   // Takes the settings, once for each instance. A sentence refuses them: wrongValue.
   configure(config: Config): string | null {
@@ -29,15 +28,15 @@ export abstract class Policy {
     return [];
   }
 
-  // What the policy implements: GRASP-01, …; at most 16. One that says GRASP-01 hosts
-  // repositories: it may hold an event of kind 30617, 30618, 1618 or 1619 that a policy
-  // before it accepts.
+  // The specifications that the policy implements: GRASP-01, …; at most 16. A policy that names
+  // GRASP-01 hosts repositories. It may hold an event of kind 30617, 30618, 1618 or 1619 that an
+  // earlier policy accepts.
   grasps(): Array<string> {
     return [];
   }
 
-  // Which repositories are accepted, and by what rule the operator chooses among them:
-  // one line each for the relay's information document.
+  // The repositories that are accepted, and the operator's rule for choosing among them: one line
+  // each for the relay's information document.
   criteria(): string {
     return "";
   }
@@ -45,7 +44,7 @@ export abstract class Policy {
     return "";
   }
 
-  // Whose events are accepted, as far as this policy is asked.
+  // The authors whose events this policy accepts.
   writes(): Writes {
     return Writes.Unsaid;
   }
@@ -71,8 +70,8 @@ export abstract class Policy {
     return Verdict.pass();
   }
 
-  // Who may receive this event, whoever sent it? Verdict.pass is everybody. The strictest
-  // answer of all policies counts. The input has no source.
+  // Decides who may receive this event. Verdict.pass is everybody. The strictest answer of all
+  // policies counts. The answer does not depend on the sender, and the input has no source.
   audience(input: Admit): Verdict {
     return Verdict.pass();
   }

@@ -1,4 +1,4 @@
-// What a policy is asked about. There is one object of each class, which is used again.
+// The requests to a policy. There is one object of each class, which is used again.
 
 import { Bytes } from "./bytes";
 import { Event } from "./event";

@@ -19,11 +19,11 @@ export class Verdict {
   // No opinion: the next policy decides.
   static pass(): Verdict { return verdict.be(Action.Pass, "", "", null); }
 
-  // Stores the event, or allows what is asked about.
+  // Stores the event, or allows the request.
   static accept(): Verdict { return verdict.be(Action.Accept, "", "", null); }
 
-  // Refuses. The prefix is one of blocked, invalid, pow, rate-limited, restricted, mute,
-  // error, duplicate.
+  // Refuses. The prefix is "blocked", "invalid", "pow", "rate-limited", "restricted", "mute",
+  // "error" or "duplicate".
   static reject(prefix: string, text: string): Verdict { return verdict.be(Action.Reject, prefix, text, null); }
 
   // The same with text that was put together in a Line.
@@ -120,7 +120,7 @@ export class Verdict {
   }
 }
 
-// What the host would keep of a text, 1 KiB: an answer that is much longer it refuses.
+// The host keeps 1 KiB of a text, and refuses an answer that is much longer.
 const MOST: i32 = 1024;
 
 function cut(text: string): string {

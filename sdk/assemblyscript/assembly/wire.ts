@@ -150,7 +150,7 @@ export function find(ptr: usize, length: i32, field: u32, data: Bytes): Bytes {
   return data;
 }
 
-// findNumber returns the last value of a field, or what is given if there is none.
+// findNumber returns the last value of a field, or none if there is no such field.
 export function findNumber(ptr: usize, length: i32, field: u32, none: i64): i64 {
   let found = none;
   one.start(ptr, length);
@@ -171,7 +171,7 @@ export class Writer {
     return this;
   }
 
-  // Returns where n bytes more are to be written.
+  // Makes room for n more bytes, and returns its address.
   private room(n: i32): usize {
     if (n > this.capacity - this.length) {
       this.capacity = max(2 * this.capacity, max(256, this.length + n));

@@ -10,7 +10,7 @@ import (
 	"talon/sdk/policy"
 )
 
-// Class is what a kind means for storage, or that it is about git repositories.
+// Class is the class of a kind by storage, or the class of kinds about git repositories.
 type Class uint8
 
 const (
@@ -55,9 +55,8 @@ func ParseClass(name string) (Class, bool) {
 	return 0, false
 }
 
-// PerClass reads a setting of type strings, whose values are a class with a number,
-// as in "git:0". It calls set for each; want says in words what the number is, and
-// most is the highest.
+// PerClass reads a setting of type strings, whose values are a class with a number, as in "git:0".
+// It calls set for each. want describes the number in an error, and limit is the highest.
 func PerClass(cfg policy.Config, key, want string, limit int64, set func(Class, int64)) error {
 	for _, text := range cfg.Strings(key) {
 		name, number, _ := strings.Cut(text, ":")

@@ -51,8 +51,7 @@ func JSON(t testing.TB, text string) Event {
 	return e
 }
 
-// encoded returns the event as it is written, with the id that a test may look
-// for in a store.
+// encoded returns the event for the encoder, with the id by which a test may find it in a store.
 func (e *Event) encoded(now int64) abi.Event[[]string] {
 	id := e.id()
 	at := e.CreatedAt

@@ -5,14 +5,13 @@
 //		h.Want(policytest.Event{Kind: 1, Content: "hello"}, policy.ActionAccept, "")
 //	}
 //
-// A policy that is also asked about queries, connections, pushes or audiences is tested with
-// [Harness.Query], [Harness.Connect], [Harness.Push] and [Harness.Audience]. The fields of the harness
-// stand in for the relay: what it stores, its sets and repositories, the time. What
-// the policy keeps lives as long as the harness, and counts and expires as in a
-// relay.
+// Test a policy for queries, connections, pushes or audiences with [Harness.Query],
+// [Harness.Connect], [Harness.Push] and [Harness.Audience]. The fields of the harness replace the
+// relay: its stored events, sets, repositories and time. Values that the policy keeps live as long
+// as the harness, and they count and expire as in a relay.
 //
-// [Vectors] runs the tests that the module carries in its manifest, so that go test
-// shows what a relay will see before it lets the module decide.
+// [Vectors] runs the tests in the manifest of the module. So go test shows the result that a relay
+// gets before it lets the module decide.
 //
 // The configuration is checked against the manifest and the event is encoded
 // and read in place, as a relay does it. Events are not verified: a test need
@@ -40,7 +39,7 @@ type Harness struct {
 	Relay   string
 	Authed  []policy.PubKey // keys that the client has proven
 
-	// What else is known of a client that asks, connects or pushes.
+	// More about the client of a query, connection or push.
 	UserAgent string
 	WebOrigin string // the page that a browser was on
 	Path      string // of the request, "/" until a test changes it
@@ -87,7 +86,7 @@ type Push struct {
 	Fetch       bool  // the host fetches, and nobody pushes
 }
 
-// Service is where the relay is reached that [New] and [Configure] stand in for.
+// Service is the address of the relay that [New] and [Configure] simulate.
 var Service = policy.Service{Domain: manifest.VectorDomain, PRs: true}
 
 // New configures p with values, as an operator writes them, and ends the test
@@ -101,13 +100,13 @@ func New(t testing.TB, manifestText string, p policy.Policy, values map[string]a
 	return h
 }
 
-// Configure does what New does, and returns the error.
+// Configure is like New, but returns the error.
 func Configure(t testing.TB, manifestText string, p policy.Policy, values map[string]any) (*Harness, error) {
 	t.Helper()
 	return ConfigureAt(t, Service, manifestText, p, values)
 }
 
-// ConfigureAt does what Configure does, for a relay that is reached elsewhere.
+// ConfigureAt is like Configure, for a relay at another address.
 func ConfigureAt(t testing.TB, at policy.Service, manifestText string, p policy.Policy, values map[string]any) (*Harness, error) {
 	t.Helper()
 	m, err := manifest.Parse([]byte(manifestText))
@@ -165,7 +164,7 @@ func (h *Harness) Audience(e Event) policy.Verdict {
 	return h.decide("audience", abi.AppendAdmitRequest(nil, &abi.AdmitRequest[[]string, policy.PubKey]{Event: e.encoded(h.Now), Now: h.Now}))
 }
 
-// Request encodes what the policy would be asked about e.
+// Request encodes the request about e.
 func (h *Harness) Request(e Event) []byte {
 	return abi.AppendAdmitRequest(nil, &abi.AdmitRequest[[]string, policy.PubKey]{
 		Event:  e.encoded(h.Now),
@@ -182,7 +181,7 @@ func (h *Harness) Decide(request []byte) policy.Verdict {
 	return verdict
 }
 
-// DecideQuery does what Decide does, for a request of [Harness.QueryRequest].
+// DecideQuery is like Decide, for a request of [Harness.QueryRequest].
 func (h *Harness) DecideQuery(request []byte) policy.Verdict {
 	verdict, err := h.call.Query(h.policy.(policy.Querier), request)
 	if err != nil {
@@ -197,7 +196,7 @@ func (h *Harness) Query(verb policy.Verb, filters ...policy.Filter) policy.Verdi
 	return h.decide("query", h.QueryRequest(verb, filters...))
 }
 
-// QueryRequest encodes what the policy would be asked about filters.
+// QueryRequest encodes the request about filters.
 func (h *Harness) QueryRequest(verb policy.Verb, filters ...policy.Filter) []byte {
 	h.t.Helper()
 	var b []byte
@@ -316,9 +315,8 @@ func (h *Harness) WantNoAllocations(e Event) {
 	}
 }
 
-// Vectors runs the tests of the manifest, each as a subtest, as a relay does
-// before it lets a module decide. Each story of vectors begins with a copy of p as it
-// is now.
+// Vectors runs the tests of the manifest, each as a subtest, as a relay does before it lets a
+// module decide. Each story of vectors begins with a copy of the current p.
 func Vectors(t *testing.T, manifestText string, p policy.Policy) {
 	t.Helper()
 	m, err := manifest.Parse([]byte(manifestText))

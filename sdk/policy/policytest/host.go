@@ -15,8 +15,8 @@ import (
 // host answers host functions from the fields of a Harness.
 type host struct{ h *Harness }
 
-// need ends the test if the manifest does not ask for what the policy uses: a
-// relay would refuse the module.
+// need ends the test if the policy uses a capability that the manifest does not ask for. A relay
+// would refuse such a module.
 func (s host) need(capability string) {
 	s.h.t.Helper()
 	if !slices.Contains(s.h.manifest.Capabilities, capability) {
@@ -118,7 +118,7 @@ func (s host) Log(level policy.Level, text string) {
 // maxMetrics is how many names of metrics a relay keeps.
 const maxMetrics = 32
 
-// Metric ends the test where a relay would drop what it is given.
+// Metric ends the test if a relay would drop the value.
 func (s host) Metric(kind int32, name string, value float64) {
 	s.need(abi.CapMetric)
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {

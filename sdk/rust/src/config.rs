@@ -58,7 +58,7 @@ impl<'a> Config<'a> {
         0.0
     }
 
-    /// Host, and port where it is not the usual one, by which the relay is reached.
+    /// The host name of the relay, with a port if it is not the usual one.
     pub fn domain(&self) -> &'a str {
         wire::text(wire::data(wire::data(self.0, 2), 1))
     }
@@ -78,7 +78,7 @@ impl<'a> Config<'a> {
 pub struct WrongValue(pub(crate) String);
 
 impl WrongValue {
-    /// Names the key, the value, and what is wanted: "an npub or 64 hex digits".
+    /// Names the key, the value, and a valid value: "an npub or 64 hex digits".
     pub fn new(key: &str, value: &str, want: &str) -> Self {
         let mut s = String::from("config ");
         for part in [key, " has \"", cut(value), "\": want ", want] {
@@ -93,26 +93,27 @@ impl WrongValue {
 pub enum Writes {
     #[default]
     Unsaid = 0,
-    /// Every valid event is accepted, but for spam and excess.
+    /// Every valid event is accepted, except for spam and excess.
     Open = 1,
     /// Only events of some authors, some kinds, about something.
     Restricted = 2,
 }
 
-/// What the host is told of a policy that has taken its configuration.
+/// The description of a policy that has taken its configuration, for the host.
 #[derive(Default)]
 pub struct Configured {
     /// Functions that pass every request, configured like this: the host does not call
     /// them.
     pub idle: &'static [&'static str],
-    /// What the policy implements: GRASP-01, …. One that says GRASP-01 hosts repositories: it may
-    /// hold an event of kind 30617, 30618, 1618 or 1619 that a policy before it accepts.
+    /// The specifications that the policy implements: GRASP-01, …. A policy that names GRASP-01
+    /// hosts repositories. It may hold an event of kind 30617, 30618, 1618 or 1619 that an earlier
+    /// policy accepts.
     pub grasps: &'static [&'static str],
     /// Which repositories are accepted, one line, for the relay's information document.
     pub criteria: String,
-    /// By what rule the operator chooses among them, likewise.
+    /// The operator's rule for choosing among them, likewise.
     pub curation: String,
-    /// Whose events are accepted, as far as this policy is asked.
+    /// The authors whose events this policy accepts.
     pub writes: Writes,
 }
 

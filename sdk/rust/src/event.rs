@@ -1,4 +1,4 @@
-//! Events and what they are made of.
+//! Events and their parts.
 
 use crate::key::{view, Key};
 use crate::wire::{self, Field, Values};

@@ -1,5 +1,5 @@
-//! What [`policy!`](crate::policy!), [`strategy!`](crate::strategy!) and
-//! [`throttle!`](crate::throttle!) make exports of.
+//! The exports that [`policy!`](crate::policy!), [`strategy!`](crate::strategy!) and
+//! [`throttle!`](crate::throttle!) make.
 
 use crate::config::{Config, WrongValue};
 use crate::request::{Admit, Connect, Push, Query};
@@ -10,8 +10,8 @@ use crate::{wire, Policy};
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 
-/// One instance: what decides, the buffer that the host writes to and the one that it
-/// reads.
+/// One instance: the policy, strategy or throttle, the buffer that the host writes, and the one
+/// that it reads.
 pub struct Module<P>(UnsafeCell<State<P>>);
 
 struct State<P> {
@@ -56,8 +56,8 @@ impl<P> Module<P> {
         input.as_ptr() as usize as u32
     }
 
-    /// Makes what decides, and tells the host of it. The manifest is only kept for the
-    /// host to find.
+    /// Makes the policy, strategy or throttle, and reports it to the host. The host finds the
+    /// manifest in the data.
     fn make(
         &self,
         len: u32,

@@ -66,8 +66,8 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// Asks for what is at addresses, kind:pubkey:d: one stored event for each at most, however
-/// many others have announced under the same d. A name for [`Search::tag`].
+/// Asks for the events at addresses, kind:pubkey:d. There is at most one stored event for each,
+/// however many others have announced under the same d. A name for [`Search::tag`].
 pub const BY_ADDRESS: &str = "address";
 
 /// Asks for the repository announcements (NIP-34) that list a maintainer. Its values are

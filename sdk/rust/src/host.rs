@@ -1,8 +1,8 @@
-//! What the host does for a policy. Each function needs the capability that its
-//! description names.
+//! The functions of the host for a policy. Each one needs the capability that its description
+//! names.
 //!
-//! Where the host cannot answer, nothing is found, and whatever the policy then says
-//! is replaced: the client is asked to try again.
+//! If the host cannot answer, nothing is found. The host then replaces the answer of the
+//! policy, and asks the client to try again.
 
 use crate::event::{Event, Events};
 use crate::filter::Search;
@@ -244,8 +244,8 @@ pub fn take(key: &[u8], n: u32, burst: u32, every: Duration) -> Result<(), Wait>
     }
 }
 
-/// Whether a set that the operator has given the module has the member, 32 bytes or
-/// text; `None` if there is no such set: "sets.contains".
+/// Reports whether a set of the operator has the member, 32 bytes or text; `None` if there is no
+/// such set: "sets.contains".
 pub fn in_set(name: &str, member: &[u8]) -> Option<bool> {
     match unsafe { import::sets_contains(name.as_ptr(), name.len(), member.as_ptr(), member.len()) }
     {

@@ -26,10 +26,10 @@
 //!
 //! Invariants:
 //!
-//! 1. Reading a request and answering allocates nothing, but for what a policy
-//!    makes itself and for answers of the store.
-//! 2. Whatever the bytes, readers stay within them and end. A request that is not
-//!    what it should be ends the instance: the host never sends one.
+//! 1. Reading a request and answering allocates nothing, except for values that
+//!    a policy makes itself and for answers of the store.
+//! 2. Readers stay within the bytes and end, for any bytes. A malformed request
+//!    ends the instance: the host never sends one.
 //! 3. A module imports only the host functions that its code can reach.
 //!
 //! The crate needs nothing but `core` and `alloc`, no other crate, and Rust 1.63.
@@ -58,18 +58,17 @@ pub use key::{hex, npub, parse_key, Key};
 pub use request::{Admit, Client, Connect, Origin, Push, Query, RefUpdate, Verb};
 pub use verdict::{Action, Verdict};
 
-/// A policy: what an operator's relay asks before it accepts something.
+/// A policy decides which events an operator's relay accepts.
 ///
-/// The host calls those functions that "functions" of the manifest names; each has
-/// no opinion until it is written. There are several instances of a module, and one
-/// that failed is replaced: what is to be remembered belongs to [`host`], not into
-/// fields.
+/// The host calls the functions that "functions" of the manifest names. Each has no opinion until
+/// you write it. A module has several instances, and the host replaces one that failed. So keep
+/// values with [`host`], not in fields.
 pub trait Policy: Sized {
     /// Makes the policy of its settings, once for each instance. An error refuses the
     /// configuration.
     fn configure(config: &Config) -> Result<Self, WrongValue>;
 
-    /// What the host is told of a policy that has taken its configuration.
+    /// Describes the configured policy to the host.
     fn configured(&self) -> Configured {
         Configured::default()
     }
@@ -95,8 +94,8 @@ pub trait Policy: Sized {
         Verdict::pass()
     }
 
-    /// Who may receive this event, whoever sent it? [`Verdict::pass`] is everybody. The
-    /// strictest answer of all policies counts.
+    /// Decides who may receive this event. [`Verdict::pass`] is everybody. The strictest answer of
+    /// all policies counts. The answer does not depend on the sender.
     fn audience(&mut self, _input: &Admit) -> Verdict {
         Verdict::pass()
     }

@@ -50,8 +50,8 @@ number!(u32, wire::uint);
 number!(bool, |v| v != 0);
 number!(Origin, Origin::of);
 
-/// Makes an enum of what the host says as a number. What this version does not know is
-/// the first one.
+/// Makes an enum of a number of the host. A value that this version does not know becomes the first
+/// one.
 macro_rules! names {
     ($(#[$doc:meta])* $name:ident { $(#[$first_doc:meta])* $first:ident = 0, $($(#[$each_doc:meta])* $each:ident = $n:literal,)* }) => {
         $(#[$doc])*
@@ -82,8 +82,8 @@ macro_rules! names {
     };
 }
 
-/// Makes a message of its fields, whose numbers stand after them. One with a lifetime
-/// keeps where it was read, for its lists.
+/// Makes a message of its fields, each followed by its number. A message with a lifetime keeps the
+/// bytes that it was read from, for its lists.
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident [$($life:lifetime)?] { $($(#[$field_doc:meta])* $field:ident: $type:ty = $n:literal,)* }) => {
         $(#[$doc])*

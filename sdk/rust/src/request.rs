@@ -1,4 +1,4 @@
-//! What a policy is asked about. Everything is a view of the request.
+//! The requests to a policy. Everything is a view of the request.
 
 use crate::event::{keys, Event};
 use crate::key::Key;
@@ -48,7 +48,7 @@ impl<'a> Admit<'a> {
             .map_or(Origin::Unknown, Origin::of)
     }
 
-    /// The client's IP address, empty where there is none.
+    /// The client's IP address, or empty if there is none.
     pub fn address(&self) -> &'a str {
         wire::text(wire::data(self.source, 2))
     }

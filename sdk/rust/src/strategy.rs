@@ -1,12 +1,12 @@
 //! Strategies: what this service subscribes to on which relay, and when.
 //!
 //! A strategy is a type that implements [`Strategy`], given to
-//! [`strategy!`](crate::strategy!) together with its manifest. It is told what happens,
-//! one input at a time and in order, and says what to do; the host does it. The guide
-//! is docs/how-to-write-a-strategy.md; what inputs and actions mean is written in
-//! sdk/abi/talon.proto.
+//! [`strategy!`](crate::strategy!) together with its manifest. It receives events of
+//! the world as inputs, one at a time and in order, and returns actions for the host. The
+//! guide is docs/how-to-write-a-strategy.md. sdk/abi/talon.proto describes the inputs and
+//! actions.
 //!
-//! A point in time is in unix milliseconds, what belongs to events in unix seconds; 0 is
+//! A point in time is in unix milliseconds. Times of events are in unix seconds. 0 is
 //! "never" or "not known".
 
 use crate::config::{Config, WrongValue};
@@ -25,8 +25,7 @@ pub trait Strategy: Sized {
     /// Makes the strategy of its settings. An error refuses the configuration.
     fn configure(config: &Config) -> Result<Self, WrongValue>;
 
-    /// Takes one input and adds what is to be done to `out`. The first one is
-    /// [`Input::Init`].
+    /// Takes one input and adds its actions to `out`. The first one is [`Input::Init`].
     fn step(&mut self, step: &Step, out: &mut Actions);
 }
 
@@ -58,8 +57,8 @@ impl<'a> Step<'a> {
     }
 }
 
-/// What the host is to do, in this order. It refuses an answer that goes over its
-/// limits: a strategy with more to do sets a timer for now.
+/// The actions for the host, in order. It refuses an answer that exceeds its limits: a strategy
+/// with more to do sets a timer for now.
 pub struct Actions<'b> {
     b: &'b mut Vec<u8>,
     n: usize,
@@ -92,9 +91,8 @@ impl<'b> Actions<'b> {
         self.n += 1;
     }
 
-    /// Keeps a connection to the relay up. The higher priority comes first where limits
-    /// do not allow all. The reason is for the operator; of one that is too long, the
-    /// start is told.
+    /// Keeps a connection to the relay up. The higher priority comes first if limits do not allow
+    /// all. The reason is for the operator, who sees the start of a long one.
     pub fn connect(&mut self, relay: &str, priority: u32, reason: &str) {
         self.add(1, |b| {
             wire::put_text(b, 1, relay);
@@ -103,7 +101,7 @@ impl<'b> Actions<'b> {
         });
     }
 
-    /// Ends what `connect` began.
+    /// Ends a `connect`.
     pub fn disconnect(&mut self, relay: &str, reason: &str) {
         self.add(2, |b| {
             wire::put_text(b, 1, relay);
@@ -133,8 +131,7 @@ impl<'b> Actions<'b> {
         });
     }
 
-    /// Fetches what a relay has stored and we have not. The answer is a
-    /// [`HistoricDone`].
+    /// Fetches the stored events of a relay that we do not have. The answer is a [`HistoricDone`].
     pub fn historic(&mut self, h: &Historic) {
         self.add(5, |b| {
             wire::put_text(b, 1, h.relay);
@@ -185,13 +182,13 @@ impl<'b> Actions<'b> {
     }
 }
 
-/// How far a strategy has come with a relay. The host does not call the relay complete while
-/// `past`, `closed` or `old_dates` is set.
+/// The progress of a strategy with a relay. The host does not call the relay complete while `past`,
+/// `closed` or `old_dates` is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Not all that is wanted of what the relay has stored is fetched.
+    /// The strategy has not fetched all wanted events that the relay has stored.
     pub past: bool,
-    /// The relay closed a subscription that is to be opened again.
+    /// The relay closed a subscription, which the strategy will open again.
     pub closed: bool,
     /// Events with old dates that came there during an absence are not fetched.
     pub old_dates: bool,
@@ -201,7 +198,7 @@ pub struct Progress {
     pub next_check: i64,
 }
 
-/// What [`Actions::subscribe`] opens.
+/// The argument of [`Actions::subscribe`].
 pub struct Subscription<'s> {
     pub relay: &'s str,
     /// 1 to 64 bytes from ! to ~; shared with the relay's historics.
@@ -212,7 +209,7 @@ pub struct Subscription<'s> {
     pub purpose: Purpose,
 }
 
-/// What [`Actions::historic`] fetches.
+/// The argument of [`Actions::historic`].
 pub struct Historic<'s> {
     pub relay: &'s str,
     /// As of [`Subscription`].
@@ -222,10 +219,10 @@ pub struct Historic<'s> {
     pub purpose: Purpose,
     /// Events of one page of [`Method::Req`]; 0: the host chooses.
     pub page: u32,
-    /// Also send what the relay lacks, after negentropy.
+    /// Also send the events that the relay lacks, after negentropy.
     pub push: bool,
-    /// Compare with what this relay is believed to hold, once this very filter was compared
-    /// with it to the end, instead of with everything that is here: with nothing new that
-    /// costs little more than the filter, however much is here that it lacks.
+    /// Compare with the events that this relay is believed to hold, instead of with all events
+    /// here. This has an effect once the same filter was compared to the end. Without new events
+    /// the comparison then costs little more than the filter, however many events the relay lacks.
     pub holdings: bool,
 }

@@ -4,8 +4,7 @@
 //! A throttle is a type that implements [`Throttle`], given to
 //! [`throttle!`](crate::throttle!) together with its manifest. Each request carries the
 //! facts, so that a module need not remember. The guide is
-//! docs/how-to-write-a-throttle.md; what the fields mean is written in
-//! sdk/abi/talon.proto.
+//! docs/how-to-write-a-throttle.md. sdk/abi/talon.proto describes the fields.
 //!
 //! A point in time is in unix milliseconds, a length of time in milliseconds; 0 is
 //! "never" or "not known".
@@ -26,8 +25,8 @@ pub const MINUTE: i64 = 60 * SECOND;
 pub const HOUR: i64 = 60 * MINUTE;
 pub const DAY: i64 = 24 * HOUR;
 
-/// A throttle. Which of its methods the host calls is in "functions" of the manifest,
-/// all of them where that is absent. One instance answers all.
+/// A throttle. "functions" of the manifest names the methods that the host calls. Without it, the
+/// host calls all of them. One instance answers all.
 pub trait Throttle: Sized {
     /// Makes the throttle of its settings. An error refuses the configuration.
     fn configure(config: &Config) -> Result<Self, WrongValue>;
@@ -112,7 +111,7 @@ pub struct AfterAnswer {
     pub give_up: bool,
     /// Of a domain or relay.
     pub health: Health,
-    /// For the operator; of one that is too long, the start is told.
+    /// For the operator, who sees the start of a long one.
     pub reason: Cow<'static, str>,
 }
 
@@ -125,7 +124,7 @@ impl AfterAnswer {
     }
 }
 
-/// Who is next.
+/// The repository that is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickAnswer {
     /// The repository at this place of those that wait.
@@ -143,10 +142,10 @@ impl PickAnswer {
     }
 }
 
-/// What clients may do.
+/// The new limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TickAnswer {
-    /// What they may now.
+    /// The limits stay.
     Keep,
     /// The host brings the limits within the operator's.
     Limit(ClientLimits),

@@ -1,4 +1,4 @@
-//! What a policy answers.
+//! The answers of a policy.
 
 pub use crate::request::Action;
 use crate::wire;
@@ -13,7 +13,7 @@ pub struct Verdict {
     pub rule: &'static str,
     /// Standard prefix of the reason (NIP-01, NIP-42).
     pub prefix: &'static str,
-    /// The reason after its prefix, for people. The host cuts what is longer than 1 KiB.
+    /// The reason after its prefix, for people. The host cuts a longer one to 1 KiB.
     pub text: Cow<'static, str>,
     /// Seconds, see [`Verdict::retry_for`].
     pub retry: u32,
@@ -51,13 +51,13 @@ impl Verdict {
         Verdict::new(Action::Pass, "", Cow::Borrowed(""))
     }
 
-    /// Stores the event, or allows what is asked about; later policies are not asked.
+    /// Stores the event, or allows the request. Later policies are not asked.
     pub fn accept() -> Self {
         Verdict::new(Action::Accept, "", Cow::Borrowed(""))
     }
 
-    /// Refuses. The prefix is one of blocked, invalid, pow, rate-limited, restricted,
-    /// mute, error, duplicate.
+    /// Refuses. The prefix is "blocked", "invalid", "pow", "rate-limited", "restricted", "mute",
+    /// "error" or "duplicate".
     pub fn reject(prefix: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
         Verdict::new(Action::Reject, prefix, text.into())
     }
@@ -157,7 +157,7 @@ impl Verdict {
     }
 }
 
-/// What the host would keep of a text.
+/// The part of a text that the host keeps.
 pub(crate) fn cut(text: &str) -> &str {
     cut_to(text, 1024)
 }

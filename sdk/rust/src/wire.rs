@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// Ends the instance: the host has sent what it never sends.
+/// Ends the instance, because the request is malformed: the host never sends one.
 #[cold]
 #[inline(never)]
 pub fn malformed() -> ! {
@@ -226,7 +226,7 @@ pub fn put_some(b: &mut Vec<u8>, field: u32, v: u64) {
     }
 }
 
-/// Writes a field whose message is what `write` appends.
+/// Writes a field whose message `write` appends.
 pub fn put_message(b: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     put_varint(b, u64::from(field) << 3 | 2);
     let at = b.len();

@@ -77,8 +77,8 @@ func (x *Index) meanDate(roots Set) int64 {
 	return sum / max(n, 1)
 }
 
-// active takes root events about which something new is here. Those that no subscription asks
-// for get one, and what is missed of them is fetched.
+// active takes root events with new events about them. It opens subscriptions for those without
+// one, and fetches their missed events.
 func (d *Driver) active(a abi.RootActivityView) {
 	var roots Set
 	dates := a.Latest()
@@ -99,8 +99,7 @@ func (d *Driver) active(a abi.RootActivityView) {
 	}
 }
 
-// heed subscribes to items that are polled, if they are more recent than what has a
-// subscription.
+// heed subscribes to polled items that are more recent than items with a subscription.
 func (p *Peer) heed(items Items) {
 	items = p.unheard.Items.common(items)
 	if items.Empty() || p.Covered().Len() >= p.room(true) && p.stalest(p.driver.Index.meanDate(items.Roots)) == nil {

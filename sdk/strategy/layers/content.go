@@ -6,14 +6,14 @@ import (
 	"talon/sdk/strategy"
 )
 
-// Content is what a subscription or a fetch asks for.
+// Content is the content of a subscription or a fetch.
 type Content struct {
 	Announcements bool // layer 1: kinds 30617 and 30618
 	Items         Items
 	All           bool // whatever the relay has
 }
 
-// Everything is whatever a relay has. It is only fetched, never tracked.
+// Everything is all content of a relay. It is only fetched, never tracked.
 var Everything = Content{All: true}
 
 // Announcements is layer 1.
@@ -53,8 +53,8 @@ type shape struct {
 	chunks      int // of three filters each, in one subscription
 }
 
-// chunk takes off what one filter can ask for: announcements, or repositories, or
-// root events. An address that no message can hold is dropped.
+// chunk takes off the content of one filter: announcements, or repositories, or root events. It
+// drops an address that no message can hold.
 func (x *Index) chunk(c *Content, s shape) Content {
 	if c.All {
 		c.All = false
@@ -81,11 +81,10 @@ func (x *Index) chunk(c *Content, s shape) Content {
 	return Of(Items{Roots: c.Items.Roots.Take(min(s.values, s.filterBytes/rootBytes))})
 }
 
-// rootBytes is what a root event takes in a filter: 64 hex digits, quotes, comma.
+// rootBytes is the length of a root event in a filter: 64 hex digits, quotes, comma.
 const rootBytes = 68
 
-// writer makes filters. It is reused: what it returns is valid until the next
-// reset.
+// writer makes filters. It is reused: its results are valid until the next reset.
 type writer struct {
 	filters []strategy.Filter
 	tags    []strategy.TagFilter
@@ -96,7 +95,7 @@ type writer struct {
 }
 
 func (w *writer) reset() {
-	// A filter points into tags and values: what grows leaves the old ones behind.
+	// A filter points into tags and values. If these grow, older filters keep the old memory.
 	w.filters, w.tags, w.values = w.filters[:0], w.tags[:0], w.values[:0]
 	w.hexes.Reset()
 	w.count, w.size = 0, 0
@@ -144,11 +143,11 @@ func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int
 	}
 }
 
-// usualMessage is what a message may have if a relay does not say it.
+// usualMessage is the size of a message if a relay states no limit.
 const usualMessage = 64 << 10
 
-// shape is how much a message to the relay may hold: by the host's limits, what
-// the relay says of itself, and what it was too much for it before.
+// shape returns how much a message to the relay may hold, by the host's limits, the relay's own
+// statements, and its earlier refusals.
 func (p *Peer) shape() shape {
 	limits := &p.driver.budget.limits
 	message := usualMessage
@@ -240,7 +239,7 @@ func (p *Peer) maxAsks() int {
 	return limit
 }
 
-// Prefixes of ids, by what is behind them.
+// Prefixes of ids, by the content of the request.
 const (
 	liveID = "live-" // only what is new
 	reqID  = "req-"  // what is stored, then what is new

@@ -10,18 +10,18 @@ import (
 	"talon/sdk/strategy"
 )
 
-// Strategy is what one strategy does differently from another. The driver calls it when
-// something happens to a connected relay; it asks for what it wants from it.
+// Strategy has the parts that differ between strategies. The driver calls it after a change at a
+// connected relay, and it asks for content of that relay.
 type Strategy interface {
 	// Fresh is called for a relay that nothing, or too little, is known to be here
 	// of: a first connection, one after too long, or one that was taken over.
 	Fresh(p *Peer, purpose uint32)
 
-	// Resume is called for a relay that was away for a while: what is confirmed
-	// is here up to since, in unix seconds.
+	// Resume is called for a relay that was away for a while. Confirmed content is here up to
+	// since, in unix seconds.
 	Resume(p *Peer, since int64)
 
-	// New is called with what is wanted and neither pending nor confirmed.
+	// New is called with items that are wanted, and neither pending nor confirmed.
 	New(p *Peer, items Items)
 
 	// Settled is called when nothing that was tracked is on its way any more.
@@ -40,12 +40,12 @@ type Watcher interface {
 	// is wanted any more.
 	Ended(p *Peer)
 
-	// Fetched is called when a fetch has ended, or what is stored has come for a
-	// subscription, before anything else follows from that.
+	// Fetched is called after a fetch has ended, or after the stored events of a subscription have
+	// arrived, before anything else follows from that.
 	Fetched(p *Peer, c Content, f Fetched)
 
-	// Turn is called in each step, before what is to be done is said. It reports
-	// whether it has done all that it had to do; else another step follows immediately.
+	// Turn is called in each step, before the actions are written. It returns false if it has more
+	// work. Then another step follows immediately.
 	Turn() bool
 }
 
@@ -62,7 +62,7 @@ const (
 	kinds
 )
 
-// Settings are what flows have in common.
+// Settings are the common settings of flows.
 type Settings struct {
 	Kinds       []uint32 // of local events that matter
 	Values      int      // of one filter
@@ -81,13 +81,13 @@ type Settings struct {
 	Jitter      int64    // milliseconds at most before the first connection to a relay
 	Visit       int64    // milliseconds in which each relay that gets no connection is visited once; 0: never
 
-	// Skip reports whether a relay is not followed, whoever names it. nil: all are
+	// Skip reports whether a relay is never followed, also if a repository names it. nil: all are
 	// followed.
 	Skip func(url string) bool
 }
 
-// Driver runs a [Strategy]: it keeps the index, the relays and the timers, and sends
-// what the flow wants in steps that are short.
+// Driver runs a [Strategy]. It keeps the index, the relays and the timers, and sends the requests
+// of the flow in short steps.
 type Driver struct {
 	Index Index
 
@@ -259,8 +259,8 @@ type goneRepo struct {
 	roots   int
 }
 
-// Bounds of what is remembered of repositories that are gone. Within goneFor each relay
-// has had a daily sync, and its subscriptions ask for them no more.
+// Bounds of the memory of repositories that are gone. Within goneFor each relay has had a daily
+// sync, and its subscriptions no longer ask for them.
 const (
 	goneFor      = 26 * strategy.Hour
 	maxGone      = 1 << 10
@@ -512,7 +512,7 @@ func (d *Driver) disconnected(e abi.RelayDisconnected) {
 	}
 }
 
-// fire does what a time has come for.
+// fire runs the work of a timer.
 func (d *Driver) fire(key uint64) {
 	switch key {
 	case keyWindow:
@@ -634,8 +634,8 @@ func (d *Driver) evictFailing() {
 	}
 }
 
-// flush works through what is to be said, as far as the answer holds it, and sets
-// the timer for the rest.
+// flush writes the pending actions, as far as the answer holds them, and sets the timer for the
+// rest.
 func (d *Driver) flush() {
 	t := &d.budget
 	if d.connect {
@@ -689,9 +689,9 @@ func (d *Driver) flush() {
 	}
 }
 
-// work is how much one step does, in tag values that it writes; the rest is
-// counted in these. A step of that size takes well under a millisecond in a guest;
-// what is left over follows in the next one.
+// work bounds the work of one step, in tag values that it writes. Other work is counted in the same
+// unit. A step of that size takes well under a millisecond in a guest. The rest follows in the next
+// step.
 const (
 	work     = 500
 	workPlan = 100 // a plan for a relay, and as much for each 1,000 roots
@@ -740,8 +740,8 @@ func Common(cfg strategy.Config) (Settings, error) {
 	return set, nil
 }
 
-// Hours reads two settings, the least and the most hours, and returns the least,
-// and what is over up to the most, in milliseconds.
+// Hours reads two settings, the fewest and the most hours. It returns the fewest, and the
+// difference, in milliseconds.
 func Hours(cfg strategy.Config, from, to string) (low, over int64, err error) {
 	low, limit := cfg.Int(from)*strategy.Hour, cfg.Int(to)*strategy.Hour
 	if limit < low {

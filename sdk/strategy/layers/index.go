@@ -8,8 +8,8 @@ import (
 	"talon/sdk/strategy"
 )
 
-// Bounds of what an [Index] takes. More than that is not followed: whoever
-// announces repositories must not decide how much memory a strategy needs.
+// Bounds of the content of an [Index]. It does not follow more, so that authors of announcements
+// cannot decide how much memory a strategy needs.
 const (
 	MaxRelaysOfRepo = 64
 	MaxRepos        = 1 << 16
@@ -17,9 +17,8 @@ const (
 	MaxRelays       = 1 << 13
 )
 
-// Index is what is wanted: our repositories, the relays that they name, and their
-// root events. All have numbers; a number is given out again after what it stood
-// for is gone.
+// Index has the wanted content: our repositories, the relays that they name, and their root events.
+// All have numbers. The number of a removed item is used again.
 type Index struct {
 	repos     []repo
 	byAddress map[string]uint32
@@ -32,12 +31,12 @@ type Index struct {
 	roots roots
 	mark  []uint64 // a bit for each root; all are zero between calls
 
-	// Touched holds the relays from which more is wanted than before. Who plans
-	// for them takes it and sets it to the empty set.
+	// Touched holds the relays from which more is wanted than before. The planner reads it and sets
+	// it to the empty set.
 	Touched Set
 
-	// Moved holds the repositories that are new, gone, or name other relays, or are
-	// wanted on another level, than before. Who looks at them takes it.
+	// Moved holds the repositories that are new, are gone, name other relays, or are wanted on
+	// another level than before. Its reader empties it.
 	Moved Set
 
 	// Drop is called for each relay from which something is not wanted any more,
@@ -198,8 +197,7 @@ func (x *Index) AddRoot(address string, id *[32]byte) {
 	x.AddRoots(address, 1, func(int) [32]byte { return *id })
 }
 
-// AddRoots says that root events tag a repository. What tags an unknown one is
-// left out.
+// AddRoots records that root events tag a repository. It leaves out those of an unknown repository.
 func (x *Index) AddRoots(address string, count int, id func(int) [32]byte) {
 	n, ok := x.byAddress[address]
 	if !ok {
@@ -299,10 +297,10 @@ func (x *Index) only(n, relay uint32) Items {
 	return gone
 }
 
-// Targets turns the index over: what is wanted from one relay.
+// Targets returns the wanted items of one relay.
 func (x *Index) Targets(relay uint32) Items { return x.ItemsOf(x.relays[relay].repos) }
 
-// ItemsOf returns what is wanted of these repositories.
+// ItemsOf returns the wanted items of these repositories.
 func (x *Index) ItemsOf(repos Set) Items {
 	var wanted Items
 	if need := (x.roots.len() + 63) / 64; need > len(x.mark) {
@@ -326,8 +324,8 @@ func (x *Index) ItemsOf(repos Set) Items {
 	return wanted
 }
 
-// pageRoots is how many ids are allocated together: a table that grows does not
-// copy what it has.
+// pageRoots is the number of ids that are allocated together, so that a growing table copies
+// nothing.
 const pageRoots = 512
 
 // roots numbers the ids of root events, and finds them again. An id that no
@@ -348,8 +346,8 @@ func (r *roots) id(n uint32) *[32]byte { return &r.pages[n/pageRoots][n%pageRoot
 // len is one more than the highest number.
 func (r *roots) len() int { return len(r.uses) }
 
-// segments are how many parts the table has. Each grows alone: a step that makes it
-// grow costs no more in a large world, and only one part is there twice meanwhile.
+// segments is the number of parts of the table. Each part grows alone. So growing costs no more in
+// a large world, and only one part is in memory twice.
 const segments = 256
 
 // segment is a part of the table.
@@ -358,13 +356,13 @@ type segment struct {
 	used  int
 }
 
-// place is where a number is in the table, or where there is room for one.
+// place is the position of a number in the table, or the free position for it.
 type place struct {
 	in   *segment
 	slot uint64
 }
 
-// hash mixes bytes of an id with the seed: whoever makes ids does not know it.
+// hash mixes bytes of an id with the seed, which authors of events do not know.
 func (r *roots) hash(id *[32]byte) uint64 {
 	h := (binary.LittleEndian.Uint64(id[:]) ^ r.seed) * 0x9e3779b97f4a7c15
 	h ^= binary.LittleEndian.Uint64(id[8:]) + h>>29
@@ -471,7 +469,7 @@ func (r *roots) drop(n uint32) bool {
 	return true
 }
 
-// remove takes a number out of the table and moves up what it was in the way of.
+// remove takes a number out of the table and moves up the numbers behind it.
 func (r *roots) remove(n uint32) {
 	hash := r.hash(r.id(n))
 	s := r.segment(hash)

@@ -52,8 +52,7 @@ func (p *Peer) joins(b *batch, which parts) bool {
 		b.fetch.Limit == 0 && p.shape().filters >= 3 && len(p.subs)+len(p.stale)+len(p.asks) < int(limits.Subscriptions)
 }
 
-// askJointly opens a subscription with the filters that are written, until what is stored has
-// come.
+// askJointly opens a subscription with the written filters, until their stored events have arrived.
 func (p *Peer) askJointly(t *stepBudget, b *batch, which parts) bool {
 	w := &p.driver.writer
 	if !t.room(1, w.size+len(p.URL)) {
@@ -89,8 +88,8 @@ func (p *Peer) takeJoint(id string) (a ask, ok bool) {
 	return a, true
 }
 
-// jointEnded takes the end of what is stored. It reports whether the subscription was one
-// for several parts.
+// jointEnded handles the end of stored events. It reports whether the subscription was one for
+// several parts.
 func (p *Peer) jointEnded(e abi.Eose) bool {
 	a, ok := p.takeJoint(e.ID)
 	if !ok {

@@ -7,22 +7,20 @@ import (
 	"talon/sdk/strategy"
 )
 
-// Peer is a relay as a strategy deals with it. A [Strategy] says what it wants by
-// Clear, Forget, Open and Fetch; the [Driver] sends it bit by bit, keeps account,
-// and asks again for what failed.
+// Peer is a relay for a strategy. A [Strategy] asks for content by Clear, Forget, Open and Fetch.
+// The [Driver] sends the requests bit by bit, keeps account, and repeats those that failed.
 type Peer struct {
 	URL       string
 	Bootstrap bool // the host never drops it
 	Phase     int  // for the flow; 0 after each connection
 	Before    bool // it was connected to before
 
-	// Checked is for the flow: unix milliseconds, when it last began to fetch everything,
-	// whatever its date. 0: never.
+	// Checked is for the flow: the time, in unix milliseconds, at which it last began to fetch
+	// everything with any date. 0: never.
 	Checked int64
 	Caps    abi.Capabilities
 
-	// Confirmed items are here, as far as the relay has them, and what is new of
-	// them comes in live.
+	// Confirmed items are here, as far as the relay has them, and their new events come in live.
 	Confirmed Items
 	Announced bool // likewise layer 1
 
@@ -84,7 +82,7 @@ type Peer struct {
 	fetchAt    int64             // unix milliseconds: no further batch before
 }
 
-// opening is a subscription that is to be opened, or several.
+// opening is content that waits for one or more subscriptions.
 type opening struct {
 	content Content
 	Opening
@@ -109,7 +107,7 @@ type Opening struct {
 	Track bool
 }
 
-// Fetching says how to fetch what is stored.
+// Fetching says how to fetch stored events.
 type Fetching struct {
 	Method  uint32
 	Since   int64 // unix seconds; 0: everything. A relay that compares is asked without: old dates are found
@@ -118,13 +116,13 @@ type Fetching struct {
 	Apart   int64 // milliseconds between one batch of filters and the next
 	After   int64 // milliseconds before the first of them
 
-	// Holdings compares with what the relay is believed to hold (strategy.Catchup).
+	// Holdings compares with the events that the relay is believed to hold (strategy.Catchup).
 	Holdings bool
 
 	Limit uint32 // at most this many, the newest; 0: all. Page by page
 }
 
-// job is what is still to be fetched.
+// job is content that remains to fetch.
 type job struct {
 	content Content
 	Fetching
@@ -189,14 +187,14 @@ func (p *Peer) CoveredUntil() int64 { return p.covered }
 // Visitor reports whether the relay has a connection only until others need it.
 func (p *Peer) Visitor() bool { return p.visitor }
 
-// Quiet reports whether nothing that was asked for is on its way. What was missed and the
-// relay refused, as it closed the subscription, still is: no plan asks for it.
+// Quiet reports whether no request is under way. A request for missed events that the relay refused
+// by closing the subscription counts as under way, because no plan asks for it again.
 func (p *Peer) Quiet() bool {
 	return len(p.openings)+len(p.jobs)+len(p.batches) == 0 &&
 		!slices.ContainsFunc(p.lost, func(o *opening) bool { return !o.Live && !o.Track && o.Since < p.driver.since(o.at) })
 }
 
-// Pending returns what is on its way.
+// Pending returns the items whose events are on their way.
 func (p *Peer) Pending() Items {
 	var items Items
 	for c := range p.pending {
@@ -244,7 +242,7 @@ func (p *Peer) waiting() bool {
 	return false
 }
 
-// behind reports whether what was missed of Confirmed is not all here yet.
+// behind reports whether missed events of Confirmed are not all here yet.
 func (p *Peer) behind() bool {
 	untracked := p.gap || p.missed != nil || len(p.lost) > 0
 	for _, o := range p.openings {
@@ -267,16 +265,16 @@ func (p *Peer) Plan() Items {
 	return Plan(wanted, p.Pending(), p.Confirmed)
 }
 
-// Forget makes nothing pending and nothing confirmed. What is open is closed once
-// what is opened next stands.
+// Forget makes nothing pending and nothing confirmed. Open subscriptions close once the next ones
+// are open.
 func (p *Peer) Forget() {
 	p.Clear()
 	p.Confirmed, p.Announced, p.covered, p.missed, p.everything = Items{}, false, 0, nil, true
 	p.unheard, p.Later = Content{}, Items{}
 }
 
-// Clear makes nothing pending. What is open is closed once what is opened next
-// stands; what is confirmed stays so, and what was missed of it is fetched then.
+// Clear makes nothing pending. Open subscriptions close once the next ones are open. Confirmed
+// content stays confirmed, and its missed events are fetched then.
 func (p *Peer) Clear() {
 	p.missed = p.unfinished()
 	for _, a := range p.asks {
@@ -293,9 +291,9 @@ func (p *Peer) Clear() {
 	p.driver.ready(p)
 }
 
-// unfinished is one job for all that was missed and is on its way without being
-// pending: it is confirmed, so that no plan asks for it. It is nil if there is
-// nothing. What was only opened again was live all the time.
+// unfinished returns one job for all missed events under way whose content is confirmed, since no
+// plan asks for them. It returns nil if there are none. Content that was only reopened was live all
+// the time.
 func (p *Peer) unfinished() *job {
 	var all *job
 	add := func(c Content, since, apart int64) {
@@ -339,7 +337,7 @@ func (p *Peer) unfinished() *job {
 	return all
 }
 
-// End ends what is being fetched and not pending; subscriptions stay.
+// End ends fetches of content that is not pending. Subscriptions stay.
 func (p *Peer) End() {
 	p.missed = nil
 	p.jobs = deleteFunc(p.jobs, func(j *job) bool { return !j.Track })
@@ -369,7 +367,7 @@ func (p *Peer) Open(c Content, how Opening) {
 	}
 }
 
-// Reopen reopens everything: what is confirmed in one way, the rest in another.
+// Reopen reopens everything: confirmed items in one way, the rest in another.
 func (p *Peer) Reopen(confirmed, rest Opening) {
 	p.Clear()
 	announcements := confirmed
@@ -381,7 +379,7 @@ func (p *Peer) Reopen(confirmed, rest Opening) {
 	p.Open(Of(p.Plan()), rest)
 }
 
-// Fetch fetches what is stored.
+// Fetch fetches stored events.
 func (p *Peer) Fetch(c Content, how Fetching) {
 	if c.empty() {
 		return
@@ -424,8 +422,8 @@ func (p *Peer) Covered() Items {
 	return items
 }
 
-// Listening returns the content of all subscriptions: those that are open, are to be
-// opened, wait until the relay takes them again, or are polled.
+// Listening returns the content of all subscriptions: those that are open, will be opened, wait
+// until the relay takes them again, or are polled.
 func (p *Peer) Listening() Items {
 	items := p.Covered()
 	for _, o := range p.lost {
@@ -435,9 +433,9 @@ func (p *Peer) Listening() Items {
 	return items
 }
 
-// Replace makes what is open old: it is closed once what is opened next stands. What
-// has no subscription any more, or waits for one, is forgotten: it reports whether
-// there was something. It is called while the relay is [Peer.Quiet].
+// Replace marks open subscriptions as old. They close once the next ones are open. It forgets
+// content that has lost its subscription or waits for one, and reports whether there was any.
+// REQUIRES: the relay is [Peer.Quiet].
 func (p *Peer) Replace() (missed bool) {
 	for _, s := range p.subs {
 		s.old = true
@@ -477,7 +475,7 @@ func (p *Peer) Crowded(items Items, limit int, live bool) bool {
 	return then > limit && 4*s.filtersFor(all) <= 3*then
 }
 
-// disconnected forgets what ended with the connection. It is pending no more.
+// disconnected forgets the requests that ended with the connection. They are no longer pending.
 func (p *Peer) disconnected(now int64) {
 	if p.connected && p.started && !p.behind() {
 		p.covered = now
@@ -498,7 +496,7 @@ func (p *Peer) disconnected(now int64) {
 	p.Later, p.Due = Items{}, false
 }
 
-// drop takes out what is not wanted any more.
+// drop takes out items that are no longer wanted.
 func (p *Peer) drop(gone Items) {
 	p.Confirmed.RemoveItems(gone)
 	p.Later.RemoveItems(gone)
@@ -526,8 +524,8 @@ func (p *Peer) drop(gone Items) {
 	p.driver.ready(p)
 }
 
-// takeBack takes off content what open subscriptions still ask for: it was wanted
-// before, and is again. What is stored is fetched if opening it would have brought that.
+// takeBack removes from c the content that open subscriptions still ask for, because it was wanted
+// before and is again. It fetches stored events if opening a subscription would have brought them.
 func (p *Peer) takeBack(c *Content, how Opening) {
 	if !slices.ContainsFunc(p.subs, func(s *sub) bool { return !s.old && !s.left.Empty() }) {
 		return

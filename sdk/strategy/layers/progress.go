@@ -5,8 +5,8 @@ import "talon/sdk/strategy"
 // Report has the driver report the progress with a relay, if it has changed.
 func (p *Peer) Report() { p.driver.ready(p) }
 
-// resumes notes that a relay is asked from where it was lost. Only a comparison finds events
-// with old dates then.
+// resumes notes that requests to a relay continue from the end of its last connection. Only a
+// comparison then finds events with old dates.
 func (p *Peer) resumes(method uint32) {
 	if p.Caps.Negentropy != strategy.SupportYes || method == strategy.MethodREQ {
 		p.OldDates, p.everything = true, false

@@ -7,17 +7,17 @@ import (
 	"talon/sdk/strategy"
 )
 
-// A relay may have no room for subscriptions to all that is wanted: it limits their number, and the
-// values in all of them. Announcements and repositories then come first, and root events
-// in the order of their latest activity. The others are polled: see [Peer.poll]. A part of the room
-// is kept for what becomes wanted. When that is used up, subscriptions to few items are joined,
-// and the one whose root events are the least recent gives way.
+// A relay may have no room for subscriptions to all wanted items: it limits their number, and the
+// values in all of them. Announcements and repositories then come first, and root events in the
+// order of their latest activity. The others are polled: see [Peer.poll]. A part of the room is
+// kept for items that become wanted later. When that is used up, subscriptions to few items are
+// joined, and the one with the least recent root events gives way.
 
 // maxValues is how many values all subscriptions may have; 0: there is no limit. Some that the
 // relay takes are for fetches.
 func (p *Peer) maxValues() int { return int(p.Caps.MaxValues) - int(p.Caps.MaxValues)/8 }
 
-// fits reports whether this number of further values is within what the relay takes.
+// fits reports whether the relay takes this number of further values.
 func (p *Peer) fits(values int) bool {
 	limit := p.maxValues()
 	if limit == 0 {
@@ -52,7 +52,8 @@ func (s shape) valuesFor(items int) int {
 	return 3 * (items + (items+max(s.values, 1)-1)/max(s.values, 1))
 }
 
-// room is how many items subscriptions may have at first. The rest is for what becomes wanted.
+// room returns how many items subscriptions may have at first. The rest is for items that become
+// wanted later.
 func (p *Peer) room(live bool) int {
 	s := p.shape()
 	subs := (p.maxSubs() - 1) / s.apart()
@@ -117,7 +118,7 @@ func (p *Peer) join(o *opening, s shape) bool {
 	return o.joined
 }
 
-// takeOver has an opening ask for what an open subscription asks for. A fetch brings the stored
+// takeOver adds the content of an open subscription to an opening. A fetch brings the stored
 // events.
 func (p *Peer) takeOver(o *opening, from *sub) {
 	p.fetchApart(o)
@@ -126,7 +127,7 @@ func (p *Peer) takeOver(o *opening, from *sub) {
 	from.old, from.replaced = true, true
 }
 
-// fetchApart has an opening ask only for what is new. A fetch brings what is stored.
+// fetchApart makes an opening ask for new events only. A fetch brings the stored ones.
 func (p *Peer) fetchApart(o *opening) {
 	if o.Live {
 		return
@@ -198,8 +199,9 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 	return true
 }
 
-// takeLost has no subscription to items opened again that the relay closed, and fetches what was
-// missed: another one, or a poll, takes its place. A relay may close one of several letters.
+// takeLost keeps items of a subscription that the relay closed from being reopened, because another
+// one or a poll replaces it, and fetches their missed events. A relay may close one of several
+// letters.
 func (p *Peer) takeLost(items Items) {
 	for _, o := range p.lost {
 		again := o.content.Items.common(items).Clone()
@@ -216,7 +218,8 @@ func (p *Peer) takeLost(items Items) {
 	p.lost = deleteFunc(p.lost, func(o *opening) bool { return o.content.empty() })
 }
 
-// fetchGap fetches what may come between the end of a subscription and the begin of the next.
+// fetchGap fetches the events that come between the end of a subscription and the start of the
+// next.
 func (p *Peer) fetchGap(items Items) {
 	if items.Empty() {
 		return
@@ -237,8 +240,8 @@ func (p *Peer) polls(c Content) {
 	p.unheard.Items.AddItems(c.Items)
 }
 
-// pollEvery is between two fetches of what has no subscription: to compare costs less than to
-// have it sent once more.
+// pollEvery returns the time between two fetches of items without a subscription. A comparison
+// costs less than a second copy of the events.
 func (p *Peer) pollEvery() int64 {
 	if p.Caps.Negentropy == strategy.SupportNo {
 		return strategy.Hour

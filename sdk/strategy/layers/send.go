@@ -7,9 +7,8 @@ import (
 	"talon/sdk/strategy"
 )
 
-// work says what there is to say to the relay, as far as the answer holds it, and
-// reports whether that was all. What is opened stands before what it replaces is
-// closed.
+// work writes the actions for the relay, as far as the answer holds them, and reports whether those
+// were all. It opens the replacement before it closes a subscription.
 func (p *Peer) work(t *stepBudget) bool {
 	if !p.connected {
 		return true
@@ -106,15 +105,15 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	return true
 }
 
-// withoutSub does what can be done where no subscription is to be had: what is
-// stored is fetched, and what is new is fetched from time to time.
+// withoutSub handles content for which the relay has no free subscription. It fetches stored
+// events, and polls for new ones.
 func (p *Peer) withoutSub(o *opening) {
 	p.fetchApart(o)
 	p.polls(o.content)
 	o.content = Content{}
 }
 
-// poll fetches what is new since the last time, unless that is still under way.
+// poll fetches new events since the last time, unless the last fetch still runs.
 func (p *Peer) poll(now int64) {
 	if p.unheard.empty() {
 		return
@@ -159,7 +158,7 @@ func (p *Peer) subscribe(t *stepBudget, o *opening, c Content, which parts, filt
 	t.out.Subscribe(strategy.Subscription{Relay: p.URL, ID: id(prefix, s.id), Filters: filters, Live: o.Live, Purpose: o.Purpose})
 }
 
-// retire closes what is old, now that what was to be opened is.
+// retire closes old subscriptions after their replacements are open.
 func (p *Peer) retire(t *stepBudget) bool {
 	for len(p.stale) > 0 || slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) {
 		if !p.retireOne(t, false) {
@@ -178,8 +177,8 @@ func (p *Peer) retire(t *stepBudget) bool {
 	return true
 }
 
-// retireOne closes one that is old; first those that others are open for, or that are polled. With
-// early set the others are closed before those in their place are open.
+// retireOne closes one old subscription. Those whose replacements are open, or that are polled,
+// come first. With early set, the others close before their replacements are open.
 func (p *Peer) retireOne(t *stepBudget, early bool) bool {
 	i := slices.IndexFunc(p.subs, func(s *sub) bool { return s.old && s.replaced })
 	if i < 0 {
@@ -209,8 +208,8 @@ func (s *sub) name() string {
 	return id(reqID, s.id)
 }
 
-// fetch keeps as many historics running as there may be: first what failed
-// before, then the next chunks of jobs whose turn comes before one.
+// fetch keeps as many historics running as the limits allow. Failed ones come first, then the next
+// chunks of jobs whose turn comes before one.
 func (p *Peer) fetch(t *stepBudget, before uint64) bool {
 	limit := p.maxAsks()
 	for _, b := range p.batches {
@@ -261,8 +260,8 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 	if method == strategy.MethodAuto && p.Caps.Negentropy == strategy.SupportNo {
 		method = strategy.MethodREQ
 	}
-	// What is compared is what the relay is believed to hold: to compare all of it costs no
-	// more than a part.
+	// A comparison covers the events that the relay is believed to hold, so all of it costs no more
+	// than a part.
 	whole := since > 0 && method != strategy.MethodREQ && p.Caps.Negentropy == strategy.SupportYes && !b.dated
 	if whole {
 		method, since = strategy.MethodNegentropy, 0
@@ -308,7 +307,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 	return true
 }
 
-// setTimer sets the timer for what has to wait.
+// setTimer sets the timer for requests that must wait.
 func (p *Peer) setTimer(t *stepBudget) {
 	var at int64
 	later := func(when int64) {
@@ -332,7 +331,7 @@ func (p *Peer) setTimer(t *stepBudget) {
 	}
 }
 
-// eose notes that what is stored has arrived for a subscription.
+// eose notes that the stored events of a subscription have arrived.
 func (p *Peer) eose(e abi.Eose) {
 	if p.jointEnded(e) {
 		return
@@ -359,7 +358,7 @@ func (p *Peer) eose(e abi.Eose) {
 	p.finishBatch(b)
 }
 
-// finishBatch ends a batch. What is not on its way elsewhere is confirmed.
+// finishBatch ends a batch. It confirms content with no other request under way.
 func (p *Peer) finishBatch(b *batch) {
 	p.batches = deleteFunc(p.batches, func(o *batch) bool { return o == b })
 	p.driver.ready(p)
@@ -375,7 +374,7 @@ func (p *Peer) finishBatch(b *batch) {
 	p.Announced = p.Announced || announced
 }
 
-// What a relay gets that says that it is too much.
+// Sizes of requests to a relay that refused one as too much.
 const (
 	threeFilters = 1 // of a subscription at most; from there on, one; then fewer values
 	oneFilter    = 2
@@ -420,8 +419,8 @@ func (p *Peer) closed(c abi.Closed, now int64) {
 	p.driver.ready(p)
 }
 
-// onWake opens again what was closed, when its time has come. What was missed
-// meanwhile is fetched.
+// onWake reopens closed subscriptions when their time has come. It fetches the events that they
+// missed.
 func (p *Peer) onWake(now int64) {
 	p.lost = deleteFunc(p.lost, func(o *opening) bool {
 		if o.retryAt > now {
@@ -494,8 +493,8 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 	b.retryAt = max(b.retryAt, now+backoff(b.tries, h.Class))
 }
 
-// backoff is how long to wait before what a relay refused is asked for again: a
-// minute, doubled each time, an hour at most.
+// backoff returns the time before a refused request is repeated: a minute, doubled each time, an
+// hour at most.
 func backoff(tries uint, class uint32) int64 {
 	wait := min(strategy.Minute<<(min(max(tries, 1), 7)-1), strategy.Hour)
 	if class == strategy.ClassRateLimited {

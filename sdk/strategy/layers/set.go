@@ -10,7 +10,7 @@ import (
 // so that the roots of a repository mostly follow each other, and a set of
 // thousands is a few dozen spans.
 //
-// A Set that is copied shares memory with the copy: Clone what is to be changed.
+// A copied Set shares memory with the copy. Clone it before you change it.
 type Set struct{ spans []span }
 
 type span struct{ from, to uint32 } // to is not in it
@@ -76,8 +76,7 @@ func (s *Set) Add(n uint32) {
 	}
 }
 
-// AddSet puts all of o into the set. It does not change what a copy of the set
-// shares.
+// AddSet puts all of o into the set. It does not change memory that a copy shares.
 func (s *Set) AddSet(o Set) {
 	switch {
 	case o.Empty():
@@ -104,8 +103,7 @@ func (s *Set) AddSet(o Set) {
 	s.spans = fit(out)
 }
 
-// Remove takes all of o out of the set. It does not change what a copy of the set
-// shares.
+// Remove takes all of o out of the set. It does not change memory that a copy shares.
 func (s *Set) Remove(o Set) {
 	if !s.meets(o) {
 		return
@@ -145,8 +143,8 @@ func (s Set) meets(o Set) bool {
 	return false
 }
 
-// Take removes the n lowest numbers and returns them. It changes what a copy of the
-// set shares, as Add does.
+// Take removes the n lowest numbers and returns them. It changes memory that a copy shares, as Add
+// does.
 func (s *Set) Take(n int) Set {
 	i := 0
 	for i < len(s.spans) && int(s.spans[i].to-s.spans[i].from) <= n {
@@ -237,8 +235,8 @@ func spansOf(words []uint64, low, high int) Set {
 	return Set{spans}
 }
 
-// Items are repositories and root events, by their numbers in an [Index]: what
-// layers 2 and 3 ask for.
+// Items are repositories and root events, by their numbers in an [Index]: the content of layers 2
+// and 3.
 type Items struct{ Repos, Roots Set }
 
 // Empty reports whether there are none.
@@ -259,7 +257,7 @@ func (i *Items) RemoveItems(o Items) {
 	i.Roots.Remove(o.Roots)
 }
 
-// common is what is in both. It may share memory with i.
+// common returns the items that are in both. It may share memory with i.
 func (i Items) common(o Items) Items {
 	rest := i
 	rest.RemoveItems(o)
@@ -270,8 +268,8 @@ func (i Items) common(o Items) Items {
 // Clone returns a copy that shares nothing.
 func (i Items) Clone() Items { return Items{i.Repos.Clone(), i.Roots.Clone()} }
 
-// Plan returns the three-way diff: what is wanted and neither on its way nor
-// here. It is the only place that decides what is to be asked for again.
+// Plan returns the three-way diff: content that is wanted, and neither pending nor confirmed. No
+// other place decides about asking again.
 func Plan(wanted, pending, confirmed Items) Items {
 	wanted.RemoveItems(pending)
 	wanted.RemoveItems(confirmed)

@@ -33,7 +33,7 @@ func (t *Timers) Set(key uint64, at int64) {
 	}
 }
 
-// Sooner does what Set does, unless there is an earlier time already.
+// Sooner is like Set, but keeps an earlier time.
 func (t *Timers) Sooner(key uint64, at int64) {
 	if before, ok := t.at[key]; !ok || at < before {
 		t.Set(key, at)

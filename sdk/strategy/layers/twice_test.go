@@ -82,9 +82,9 @@ func (w *wire) do(actions []abi.StepAction) {
 	}
 }
 
-// TestNothingTwice: repositories leave relays and come back, some are gone altogether and
-// come back as well, others take the numbers of those that do not. Whatever is wanted from a relay is asked for in one subscription,
-// and fetched each time that it has become wanted.
+// TestNothingTwice lets repositories leave relays and come back. Some are gone altogether and come
+// back as well, others take the numbers of those that do not. Wanted content is asked for in one
+// subscription, and fetched each time that it became wanted.
 func TestNothingTwice(t *testing.T) {
 	urls := []string{"wss://0", "wss://1", "wss://2"}
 	for seed := range uint64(40) {

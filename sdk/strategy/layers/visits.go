@@ -28,9 +28,9 @@ func (d *Driver) visitors() (count int) {
 // places are enough for that.
 const firstVisit = 30 * strategy.Minute
 
-// visitSlots is how many places go round so that each of the relays without one of its
-// own is visited once in the time that the settings say, if a visit takes two looks; for
-// the first time sooner. list are the relays that wait for a place.
+// visitSlots returns the number of places that relays without a place of their own share in turn.
+// It is large enough to visit each of them once in the configured time, and sooner for the first
+// time. A visit takes two looks. list has the relays that wait for a place.
 func (d *Driver) visitSlots(list []*Peer, wanted, visitors int) int {
 	room, all := d.freeConnections(), wanted+len(list)
 	if d.set.Visit <= 0 || all <= room || room < 2 {
@@ -43,7 +43,8 @@ func (d *Driver) visitSlots(list []*Peer, wanted, visitors int) int {
 		}
 	}
 	in := func(guests int, time int64) int { return int((int64(guests)*2*d.set.Check + time - 1) / time) }
-	// At least one relay has no place of its own, and so has one that shares its.
+	// At least one relay has no place of its own. The relay that shares its place with it has none
+	// either.
 	need := max(1, in(max(len(list)+visitors, all-room+1), d.set.Visit))
 	if fresh > 0 {
 		need = max(need, in(fresh, min(firstVisit, d.set.Visit)), visitors) // as many until the last of them
@@ -80,8 +81,7 @@ func (d *Driver) rotateVisits() {
 			due++
 		}
 	}
-	// Relays with places of their own that are to go round from now on: those that fewest
-	// repositories name.
+	// Some relays lose their own places and share from now on: those that fewest repositories name.
 	var residents []*Peer
 	for p := range d.Peers {
 		switch {

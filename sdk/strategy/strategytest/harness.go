@@ -1,5 +1,4 @@
-// Package strategytest runs a strategy natively, so that it is tested with go
-// test, as a story of what happens and what is done:
+// Package strategytest runs a strategy natively for go test, as a story of inputs and actions:
 //
 //	func TestConnects(t *testing.T) {
 //		h := strategytest.New(t, manifest, new(plan), nil)
@@ -29,7 +28,7 @@ import (
 // Start is the time of a harness when it is made, in unix milliseconds.
 const Start int64 = 1_700_000_000_000
 
-// Limits is what a host carries out, unless a test says otherwise.
+// Limits are the limits of a host, unless a test sets others.
 var Limits = abi.StepLimits{
 	Connections: 100, Subscriptions: 70, Filters: 10, Values: 200, Historics: 10, Timers: 1000, Actions: 1000,
 	Bytes: 256 << 10,
@@ -62,7 +61,7 @@ func New(t testing.TB, manifestText string, s strategy.Strategy, values map[stri
 	return h
 }
 
-// Configure does what New does, and returns the error.
+// Configure is like New, but returns the error.
 func Configure(t testing.TB, manifestText string, s strategy.Strategy, values map[string]any) (*Harness, error) {
 	t.Helper()
 	m, err := manifest.Parse([]byte(manifestText))
@@ -87,8 +86,7 @@ func newHarness(t testing.TB, step Step) *Harness {
 	return &Harness{Now: Start, t: t, step: step, limits: Limits, timers: make(map[string]int64)}
 }
 
-// Step gives the strategy an input and returns what is to be done. An init without
-// limits gets [Limits].
+// Step gives the strategy an input and returns its actions. An init without limits gets [Limits].
 func (h *Harness) Step(input abi.Input) []abi.StepAction {
 	h.t.Helper()
 	if init, ok := input.(*abi.StepInit); ok && init.Part == 0 {
@@ -133,8 +131,7 @@ func (h *Harness) Want(input abi.Input, lines ...string) {
 	h.compare(h.Step(input), lines)
 }
 
-// Pass lets time pass, fires the timers that are due, in order, and returns what
-// is to be done.
+// Pass lets time pass, fires the timers that are due, in order, and returns the actions.
 func (h *Harness) Pass(millis int64) []abi.StepAction {
 	h.t.Helper()
 	var all []abi.StepAction
@@ -144,8 +141,8 @@ func (h *Harness) Pass(millis int64) []abi.StepAction {
 	return all
 }
 
-// pass lets time pass, and calls then with what is to be done when a timer has fired, and
-// with the time before. More timers than the limit end the test.
+// pass lets time pass. When a timer fires, it calls then with the actions and with the time before.
+// More timers than limit end the test.
 func (h *Harness) pass(millis int64, limit int, tooMany string, then func(before int64, actions []abi.StepAction)) {
 	h.t.Helper()
 	end := h.Now + millis
@@ -175,7 +172,7 @@ func (h *Harness) next(end int64) (id string, at int64, due bool) {
 	return id, at, due
 }
 
-// WantAfter does what Want does, for what happens while time passes.
+// WantAfter is like Want, for the actions while time passes.
 func (h *Harness) WantAfter(millis int64, lines ...string) {
 	h.t.Helper()
 	h.compare(h.Pass(millis), lines)
@@ -277,7 +274,7 @@ func (s style) line(a *abi.StepAction) string {
 	return b.String()
 }
 
-// progress writes what a Progress says of a relay.
+// progress writes a Progress of a relay.
 func (s style) progress(a *abi.StepAction) string {
 	text := ""
 	for _, flag := range []struct {

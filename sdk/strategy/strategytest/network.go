@@ -11,11 +11,11 @@ import (
 	"talon/sdk/strategy"
 )
 
-// Converges runs a strategy, configured with values, against relays that fail, and
-// fails the test unless it brings every event here that tags a repository of ours,
-// or one of its root events, and is on a relay that the repository names. The time
-// is half a day, with outages of minutes to hours, less than a daily sync would wait
-// for; at its end the relays are up for some hours.
+// Converges runs a strategy, configured with values, against relays that fail. The strategy must
+// bring every event here that tags a repository of ours, or one of its root events, and is on a
+// relay that the repository names. Otherwise the test fails. The run lasts half a day, less than
+// the time to a daily sync, with outages of minutes to hours. At its end the relays are up for some
+// hours.
 //
 // The relays answer a REQ with less than they have, end subscriptions, take their
 // time with fetches, and let them fail.
@@ -26,7 +26,7 @@ func Converges(t *testing.T, manifestText string, s strategy.Strategy, values ma
 	ConvergesOn(t, manifestText, s, values, seed, 6)
 }
 
-// ConvergesOn does what Converges does, with that many relays.
+// ConvergesOn is like Converges, with that many relays.
 func ConvergesOn(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64, relays int) {
 	t.Helper()
 	n := converge(t, manifestText, s, values, seed, relays, nil)
@@ -280,7 +280,7 @@ func (n *network) settle() {
 	}
 }
 
-// do carries out what the strategy wants.
+// do carries out the actions of the strategy.
 func (n *network) do(actions []abi.StepAction) {
 	for i := range actions {
 		a := &actions[i]
@@ -317,7 +317,7 @@ func (n *network) do(actions []abi.StepAction) {
 	}
 }
 
-// answer sends what is stored, as much as the relay returns.
+// answer sends stored events, as many as the relay returns.
 func (n *network) answer(r *simRelay, a *abi.StepAction) {
 	eose := &abi.Eose{Relay: r.url, ID: a.ID}
 	for i := range a.Filters {

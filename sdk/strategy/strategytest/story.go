@@ -15,13 +15,12 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what strategies say into their stories")
 
-// Stories runs the files that a pattern matches, each as a subtest: what happens,
-// and what a new strategy says to it. With the flag -rewrite, the answers are
-// written into the files instead of being compared.
+// Stories runs the files that a pattern matches, each as a subtest. A file has inputs, and the
+// actions of a new strategy after them. With the flag -rewrite, the actions are written into the
+// files instead of being compared.
 //
-// A file has blocks, with an empty line between one and the next. A block has
-// inputs, a line each, and after "----" what is done, as [Line] writes it. A line
-// that begins with # is a remark.
+// A file has blocks, separated by empty lines. A block has inputs, a line each, and after "----"
+// the actions, as [Line] writes them. A line that begins with # is a remark.
 //
 //	# A relay that a repository names is connected to.
 //	config max_relays 10
@@ -56,18 +55,17 @@ var rewrite = flag.Bool("rewrite", false, "write what strategies say into their 
 //	progress URL                the latest progress of a relay is written
 //	after LENGTH                time passes, timers fire; each that does something is shown: at TIME
 //
-// A TIME counts from the beginning of the story, such as 1h30m or -5m. An ID has at
-// most four digits; 1..120 are that many ids, as 30617:aa:r1..120 are addresses. The id
-// all, of eose or done, stands for each that is still to be answered, until there is
-// none. Timers are not shown, only what comes of them. Progress is shown where a line asks for it. Filters that differ only in the
-// name of a tag are written as one.
+// A TIME counts from the beginning of the story, such as 1h30m or -5m. An ID has at most four
+// digits. 1..120 is a range of ids, as 30617:aa:r1..120 is a range of addresses. The id all, of
+// eose or done, repeats the line for each id without an answer, until there is none. The output
+// shows the effects of timers, not the timers. It shows progress only on request. Filters that
+// differ only in the name of a tag are written as one.
 func Stories(t *testing.T, pattern, manifestText string, make func() strategy.Strategy) {
 	stories(t, pattern, func(t testing.TB, config map[string]any) *Harness { return New(t, manifestText, make(), config) })
 }
 
-// ModuleStories is [Stories] for a strategy that runs as a module, in whatever language
-// it is written. load makes a new instance of it with settings, as an operator writes
-// them.
+// ModuleStories is [Stories] for a strategy that runs as a module, written in any language. load
+// makes a new instance of it with settings, as an operator writes them.
 func ModuleStories(t *testing.T, pattern string, load func(t testing.TB, config map[string]any) Step) {
 	stories(t, pattern, func(t testing.TB, config map[string]any) *Harness { return newHarness(t, load(t, config)) })
 }
@@ -151,7 +149,7 @@ type teller struct {
 	progress   map[string]string   // the latest, as a line, by the relay
 }
 
-// step takes an input, and what follows from it immediately.
+// step takes an input, and the immediate inputs that follow from it.
 func (s *teller) step(input abi.Input) {
 	s.t.Helper()
 	if s.h == nil {

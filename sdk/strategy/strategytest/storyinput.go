@@ -179,7 +179,7 @@ func (w *words) all() []string {
 	return all
 }
 
-// options reads words that say what follows them.
+// options reads keywords, each with the words after it.
 func (w *words) options(known map[string]func(), caps *abi.Capabilities) {
 	for len(w.rest) > 0 {
 		name := w.next()
@@ -234,7 +234,7 @@ func (w *words) relay() abi.RelayState {
 	return r
 }
 
-// repos reads what is the same for several repositories.
+// repos reads the common fields of several repositories.
 func (w *words) repos() []abi.KnownRepository {
 	var list []abi.KnownRepository
 	for len(w.rest) > 0 && strings.Contains(w.rest[0], ":") {
@@ -273,7 +273,7 @@ func (w *words) level() uint32 {
 	return abi.SyncLevelFull
 }
 
-// list reads words up to one that says what follows.
+// list reads words up to the next keyword.
 func (w *words) list() []string {
 	var list []string
 	for len(w.rest) > 0 && w.rest[0] != "relays" && w.rest[0] != "roots" && w.rest[0] != "level" && w.rest[0] != "id" && w.rest[0] != "from" {

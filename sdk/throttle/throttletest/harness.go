@@ -9,8 +9,8 @@
 //		}
 //	}
 //
-// [Vectors] runs the tests that the module carries in its manifest, so that go test
-// shows what a relay will see before it lets the module decide.
+// [Vectors] runs the tests in the manifest of the module. So go test shows the result that a relay
+// gets before it lets the module decide.
 //
 // The configuration is checked against the manifest, requests and answers are
 // encoded, read in place and decoded within limits, as a host does it.
@@ -51,7 +51,7 @@ func New(t testing.TB, manifestText string, th throttle.Throttle, values map[str
 	return h
 }
 
-// Configure does what New does, and returns the error.
+// Configure is like New, but returns the error.
 func Configure(t testing.TB, manifestText string, th throttle.Throttle, values map[string]any) (*Harness, error) {
 	t.Helper()
 	m, err := manifest.Parse([]byte(manifestText))
@@ -145,9 +145,8 @@ func (f host) Log(_ throttle.Level, text string) {
 	f.h.Logged = append(f.h.Logged, text)
 }
 
-// Vectors runs the tests of the manifest for throttles, each as a subtest, as a relay
-// does before it lets a module decide. Each story of vectors begins with a copy of th
-// as it is now.
+// Vectors runs the tests of the manifest for throttles, each as a subtest, as a relay does before
+// it lets a module decide. Each story of vectors begins with a copy of the current th.
 func Vectors(t *testing.T, manifestText string, th throttle.Throttle) {
 	t.Helper()
 	m, err := manifest.Parse([]byte(manifestText))

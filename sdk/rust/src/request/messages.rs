@@ -30,7 +30,7 @@ impl Origin {
     }
 }
 
-/// What a policy says of an event, a query, a connection or a push.
+/// The answer of a policy to an event, a query, a connection or a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// No opinion: the next policy of the chain decides.
@@ -45,11 +45,11 @@ pub enum Action {
     Hold = 4,
     /// Event, query: refuse it until the client authenticates (NIP-42).
     RequireAuth = 5,
-    /// Audience: only whom the verdict names receives the event.
+    /// Audience: only the readers that the verdict names receive the event.
     Restrict = 6,
 }
 
-/// Who is at the other end of a connection, as far as it is known.
+/// The client of a connection, as far as it is known.
 #[derive(Clone, Copy)]
 pub struct Client<'a> {
     message: &'a [u8],
@@ -70,7 +70,7 @@ impl<'a> Client<'a> {
         keys(self.message, 2)
     }
 
-    /// What it says of itself.
+    /// Its User-Agent header.
     pub fn user_agent(&self) -> &'a str {
         wire::text(wire::data(self.message, 3))
     }
@@ -86,7 +86,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What a client does with filters.
+/// The message in which a client sends filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verb {
     /// The host does not say, or says what this version does not know.
@@ -272,7 +272,7 @@ impl<'a> Push<'a> {
         wire::text(wire::data(self.message, 2))
     }
 
-    /// Whose state counts for the repository, 32 bytes each.
+    /// The keys whose states count for the repository, 32 bytes each.
     pub fn maintainers(&self) -> impl Iterator<Item = &'a Key> {
         keys(self.message, 3)
     }
@@ -296,8 +296,8 @@ impl<'a> Push<'a> {
         self.now
     }
 
-    /// To the repository under /prs/ (GRASP-06): repo names whose, nothing need be
-    /// announced.
+    /// To the repository under /prs/ (GRASP-06): repo names its owner, and needs no
+    /// announcement.
     pub fn prs(&self) -> bool {
         self.prs
     }

@@ -46,7 +46,7 @@ names! {
 }
 
 names! {
-    /// How much of a repository is wanted.
+    /// The part of a repository's events that is wanted.
     SyncLevel {
         Unspecified = 0,
         /// Its announcement is stored: everything.
@@ -57,9 +57,9 @@ names! {
 }
 
 names! {
-    /// How past events are fetched.
+    /// The protocol that fetches past events.
     Method {
-        /// Negentropy; REQ where the relay cannot.
+        /// Negentropy, or REQ if the relay has no NIP-77.
         Auto = 0,
         /// NIP-77 only.
         Negentropy = 1,
@@ -69,20 +69,20 @@ names! {
 }
 
 names! {
-    /// Why events are asked for; their source in metrics.
+    /// The reason for asking for events; metrics name it as their source.
     Purpose {
         Live = 0,
-        /// The first time that this is asked of this relay.
+        /// The first request for this to this relay.
         Startup = 1,
-        /// What was missed while disconnected.
+        /// Events missed during an absence.
         Reconnect = 2,
-        /// All again, from time to time.
+        /// Everything again, from time to time.
         Daily = 3,
     }
 }
 
 message! {
-    /// The most that the host carries out. 0: none of it.
+    /// The list of the host's limits for actions. 0: none of it.
     Limits [] {
         /// Relays connected to at once.
         connections: u32 = 1,
@@ -92,7 +92,7 @@ message! {
         filters: u32 = 3,
         /// Of one filter: ids, authors, kinds and tag values together.
         values: u32 = 4,
-        /// Running on one relay; what is above waits for its turn.
+        /// Running on one relay; others wait for their turn.
         historics: u32 = 5,
         /// Set at once.
         timers: u32 = 6,
@@ -104,7 +104,8 @@ message! {
 }
 
 message! {
-    /// What is known of a relay: what it says (NIP-11) and what it showed. 0: not known.
+    /// The list of known limits of a relay, from its document (NIP-11) and answers. 0:
+    /// not known.
     Capabilities [] {
         negentropy: Support = 1,
         max_subscriptions: u32 = 2,
@@ -188,7 +189,7 @@ message! {
 }
 
 impl<'a> Repository<'a> {
-    /// Of its announcement, normalised, without our own; of a held one those that may be
+    /// Of its announcement, normalised, without our own; if it is held, those that may be
     /// contacted now.
     pub fn relays(&self) -> impl Iterator<Item = &'a str> {
         wire::values(self.raw, 3).map(wire::text)
@@ -199,19 +200,19 @@ impl<'a> Repository<'a> {
         wire::data(self.raw, 4).chunks_exact(32).map(view)
     }
 
-    /// Of each of these, in unix seconds, the latest activity that is known.
+    /// Of each of these, in unix seconds, the latest known activity.
     pub fn active(&self) -> impl Iterator<Item = u32> + 'a {
         wire::numbers(self.raw, 5).map(wire::uint)
     }
 }
 
 message! {
-    /// The world as it is. A strategy gets it before anything else, also when it takes
-    /// over from another: it starts from this and forgets the rest. Timers of the
-    /// strategy before are gone; subscriptions, historics and connections go on until an
-    /// action ends them. A large world comes in parts of about 64 KiB, one input each,
-    /// with nothing in between. Limits, own and relays are in the first part. A
-    /// repository may be in several parts: their roots add up.
+    /// The state of the world. It is the first input of a strategy, and comes again when
+    /// the strategy takes over from another. The strategy starts from it and forgets the
+    /// rest. Timers of the earlier strategy are gone. Subscriptions, historics and
+    /// connections go on until an action ends them. A large world comes in parts of about
+    /// 64 KiB, one input each, with nothing in between. Limits, own and relays are in the
+    /// first part. A repository may be in several parts: their roots add up.
     World ['a] {
         /// Counted from 0.
         part: u32 = 1,
@@ -239,8 +240,8 @@ impl<'a> World<'a> {
 }
 
 message! {
-    /// An event that was accepted here, from whatever source: kind 30617, 1617, 1618,
-    /// 1619, 1621 or 10317.
+    /// An event that was accepted here, from any source: kind 30617, 1617, 1618, 1619,
+    /// 1621 or 10317.
     LocalEvent ['a] {
         kind: u32 = 3,
         /// Unix seconds.
@@ -248,7 +249,7 @@ message! {
         /// 30617: of the repository.
         level: SyncLevel = 7,
         origin: Origin = 8,
-        /// That it came from, for `Origin::Sync`.
+        /// Its source, for `Origin::Sync`.
         relay: &'a str = 9,
     }
 }
@@ -269,8 +270,8 @@ impl<'a> LocalEvent<'a> {
         wire::values(self.raw, 5).map(wire::text)
     }
 
-    /// 30617, 10317: all that it lists now, normalised, without our own; of a held 30617
-    /// those that may be contacted now.
+    /// 30617, 10317: all that it lists now, normalised, without our own; if a 30617 is
+    /// held, those that may be contacted now.
     pub fn relays(&self) -> impl Iterator<Item = &'a str> {
         wire::values(self.raw, 6).map(wire::text)
     }
@@ -294,15 +295,14 @@ message! {
         last_connected: i64 = 3,
         /// End of the connection before this one.
         disconnected_at: i64 = 4,
-        /// Everything is to be compared again, whatever is known: the operator asks for
-        /// it.
+        /// The operator asks to compare everything again, also known content.
         anew: bool = 5,
     }
 }
 
 message! {
-    /// A connection that ended, or that could not be made. With it end its subscriptions
-    /// and historics.
+    /// A connection that ended, or an attempt that failed. The subscriptions and
+    /// historics of the connection end with it.
     RelayDisconnected ['a] {
         relay: &'a str = 1,
         class: Class = 2,
@@ -311,19 +311,19 @@ message! {
         connected: bool = 4,
         /// In a row.
         failures: u32 = 5,
-        /// When the host tries again; 0: it does not, unless asked to connect.
+        /// When the host tries again; 0: only if asked to connect.
         retry_at: i64 = 6,
     }
 }
 
 message! {
-    /// What a relay has stored for a subscription has arrived.
+    /// All stored events of a subscription have arrived from a relay.
     Eose ['a] {
         relay: &'a str = 1,
         id: &'a str = 2,
         /// That the relay sent.
         events: u32 = 3,
-        /// Of them, those that were not known here.
+        /// Of them, those that were new here.
         new: u32 = 4,
         /// Unix seconds, of all that it sent.
         min_created_at: i64 = 5,
@@ -347,7 +347,7 @@ message! {
         id: &'a str = 2,
         /// That was used.
         method: Method = 3,
-        /// All that the relay has is here, or was refused here.
+        /// All matching events of the relay are here, or were refused here.
         complete: bool = 4,
         /// Why it is not complete.
         class: Class = 5,
@@ -356,7 +356,7 @@ message! {
         have: u32 = 7,
         /// Events that were fetched.
         need: u32 = 8,
-        /// Of them, those that were not known here.
+        /// Of them, those that were new here.
         new: u32 = 9,
         /// Received.
         bytes: i64 = 10,
@@ -368,8 +368,8 @@ message! {
         kept: u32 = 13,
         /// Bytes, of the messages that asked.
         sent: i64 = 14,
-        /// Events that came and match only under another letter of the tag: such a relay
-        /// answers a filter for one letter with all.
+        /// Events that match only under another letter of the tag: such a relay answers a
+        /// filter for one letter with all letters.
         other_letter: u32 = 15,
     }
 }
@@ -399,32 +399,33 @@ message! {
     /// A timer whose time has come. It is no longer set.
     TimerFired ['a] {
         id: &'a str = 1,
-        /// That it was set for.
+        /// The time for which it was set.
         at: i64 = 2,
     }
 }
 
 message! {
-    /// Reports root events about which other events were accepted here: comments,
+    /// Reports root events to which other events refer that were accepted here: comments,
     /// statuses, updates. The host gathers them for a moment.
     RootActivity ['a] {
     }
 }
 
 impl<'a> RootActivity<'a> {
-    /// What these events tag by e, E or q, of root events and others: ids, 32 bytes each,
-    /// one after the other.
+    /// Ids in the tags e, E and q of these events, of root events and others, 32 bytes
+    /// each, one after the other.
     pub fn roots(&self) -> impl Iterator<Item = &'a Key> {
         wire::data(self.raw, 1).chunks_exact(32).map(view)
     }
 
-    /// For each of these, in unix seconds, created_at of the latest of these events.
+    /// For each of these ids, in unix seconds, created_at of the latest event that tags
+    /// it.
     pub fn latest(&self) -> impl Iterator<Item = u32> + 'a {
         wire::numbers(self.raw, 2).map(wire::uint)
     }
 }
 
-/// What happened.
+/// An input of a strategy.
 #[non_exhaustive]
 pub enum Input<'a> {
     Init(World<'a>),
@@ -439,7 +440,7 @@ pub enum Input<'a> {
     TimerFired(TimerFired<'a>),
     RootActivity(RootActivity<'a>),
     Repeats(Repeats<'a>),
-    /// What this version does not know.
+    /// An input that this version does not know.
     Other,
 }
 

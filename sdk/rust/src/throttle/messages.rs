@@ -6,7 +6,7 @@ use crate::request::Origin;
 use crate::wire;
 
 names! {
-    /// What a throttle is asked about.
+    /// The kind of a subject.
     SubjectKind {
         Unspecified = 0,
         /// Git requests to a domain.
@@ -19,14 +19,15 @@ names! {
 }
 
 names! {
-    /// How something ended.
+    /// The result of a request, a connection or a round.
     Outcome {
         Unspecified = 0,
-        /// Relay: connected; domain: everything that was asked for.
+        /// Relay: connected; domain: all requested objects.
         Ok = 1,
-        /// Some of it.
+        /// Some of the objects.
         Partial = 2,
-        /// The server answered, and has none of it, or what it has was refused.
+        /// The server answered, and has none of the objects, or those that it has were
+        /// refused.
         NotFound = 3,
         /// 429; a NOTICE or CLOSED that says so.
         RateLimited = 4,
@@ -51,7 +52,7 @@ names! {
 }
 
 names! {
-    /// What a throttle thinks of a domain or relay; kept across restarts.
+    /// The throttle's judgement of a domain or relay, kept across restarts.
     Health {
         /// As it was.
         Unchanged = 0,
@@ -66,10 +67,11 @@ names! {
 }
 
 message! {
-    /// What a throttle is asked about, and what happened with it lately.
+    /// The domain, relay or repository of a request, with its recent history.
     Subject ['a] {
         kind: SubjectKind = 1,
-        /// A host name, with the port if it is another; a relay's URL; 30617:pubkey:d.
+        /// A host name, with the port if it is not the usual one; a relay's URL;
+        /// 30617:pubkey:d.
         name: &'a str = 2,
         /// Requests, connection attempts.
         in_flight: u32 = 3,
@@ -78,14 +80,14 @@ message! {
         /// The first of them.
         failing_since: i64 = 6,
         last_success: i64 = 7,
-        /// What the throttle last said.
+        /// The latest answer of the throttle.
         not_before: i64 = 8,
-        /// What the throttle last said.
+        /// The latest answer of the throttle.
         health: Health = 9,
         /// Relay: the operator named it.
         bootstrap: bool = 10,
-        /// Relay: how long it was connected, less how long it failed, at most a day; as
-        /// it was when it began to fail.
+        /// Relay: time of connection less time of failures, at most a day, at the first
+        /// failure of the row.
         uptime: i64 = 11,
         /// Relay: how often in a row its name, certificate or protocol ended an attempt
         /// or a connection; ten minutes of connection end the row.
@@ -113,7 +115,7 @@ message! {
         origin: Origin = 3,
         /// Of the event.
         event_kind: u32 = 4,
-        /// The attempt that is planned already; the sooner one counts.
+        /// An attempt that is already planned; the sooner one counts.
         planned: i64 = 5,
     }
 }
@@ -124,31 +126,32 @@ message! {
         now: i64 = 1,
         /// A domain or a relay.
         subject: Subject<'a> = 2,
-        /// That it is for, 30617:pubkey:d; empty for a relay.
+        /// The purpose of the request, 30617:pubkey:d; empty for a relay.
         repository: &'a str = 3,
-        /// Of this kind, to everybody.
+        /// Requests of this kind, to all subjects.
         all_in_flight: u32 = 4,
     }
 }
 
 message! {
-    /// Tells how something ended, and asks when to go on. For a repository: one round
-    /// over all its URLs that left something missing.
+    /// Gives the outcome of a request or connection, and asks when to go on. For a
+    /// repository it is the outcome of a round over all its URLs that left something
+    /// missing.
     After ['a] {
         now: i64 = 1,
-        /// Failures and ages with what is told here.
+        /// Its failures and ages include this outcome.
         subject: Subject<'a> = 2,
         outcome: Outcome = 3,
-        /// That a request to a domain was for, 30617:pubkey:d.
+        /// The purpose of a request to a domain, 30617:pubkey:d.
         repository: &'a str = 4,
         /// Of HTTP.
         status: u32 = 5,
-        /// What the server asked for, from now.
+        /// The time that the server asked for, from now.
         retry_after: i64 = 6,
         took: i64 = 7,
         /// Received.
         bytes: i64 = 8,
-        /// Objects that were missing and are there now.
+        /// Objects that were missing and have arrived.
         found: u32 = 9,
         /// Objects that are still missing.
         missing: u32 = 10,
@@ -156,7 +159,7 @@ message! {
         attempts: u32 = 11,
         /// Repository: when its search began; relay: when the connection was made.
         since: i64 = 12,
-        /// What the server or the network said.
+        /// The message of the server or the network.
         reason: &'a str = 13,
     }
 }
@@ -168,7 +171,7 @@ message! {
         repository: &'a str = 1,
         /// When it came into this queue.
         since: i64 = 2,
-        /// When this domain was last asked for it; 0: not yet.
+        /// The latest request for it to this domain; 0: none yet.
         last_tried: i64 = 3,
         /// Rounds since its latest event.
         attempts: u32 = 4,
@@ -189,14 +192,14 @@ message! {
 }
 
 impl<'a> Pick<'a> {
-    /// At most 16, those first who were served longest ago.
+    /// At most 16, the one served longest ago first.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting<'a>> {
         wire::values(self.raw, 3).map(Waiting::read)
     }
 }
 
 message! {
-    /// What one client may do. 0: no limit.
+    /// The list of limits of one client. 0: no limit.
     ClientLimits [] {
         /// From one address.
         connections: u32 = 1,
@@ -216,7 +219,7 @@ message! {
 }
 
 message! {
-    /// How this server is doing, over the time since the last tick.
+    /// The load of this server, over the time since the last tick.
     Telemetry [] {
         interval: i64 = 1,
         /// Share of all processors, 0 to 1.
@@ -227,7 +230,7 @@ message! {
         memory_limit: i64 = 4,
         connections: u32 = 5,
         subscriptions: u32 = 6,
-        /// In a second, that clients sent.
+        /// In a second, from clients.
         events: f64 = 7,
         /// In a second.
         queries: f64 = 8,
@@ -238,20 +241,20 @@ message! {
         /// Events that wait to be decided or written.
         queue: u32 = 11,
         queue_limit: u32 = 12,
-        /// EVENT to OK, 99 of 100, in microseconds.
+        /// From EVENT to OK, the 99th percentile, in microseconds.
         answer_time: i64 = 13,
-        /// That do not read fast enough.
+        /// Clients that do not read fast enough.
         slow_clients: u32 = 14,
     }
 }
 
 message! {
-    /// Tells how this server is doing, every few seconds.
+    /// Gives the load of this server, every few seconds.
     Tick [] {
         now: i64 = 1,
         telemetry: Telemetry = 2,
         current: ClientLimits = 3,
-        /// The operator's clamps: the host keeps to them whatever the answer.
+        /// The operator's limits: the host keeps every answer within them.
         least: ClientLimits = 4,
         most: ClientLimits = 5,
     }
