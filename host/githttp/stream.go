@@ -105,7 +105,7 @@ func (b *body) ended() bool {
 	return b.done
 }
 
-// bound lets at most so many bytes more come. If more come, reads fail with an error.
+// bound lets at most these bytes more come. If more come, reads fail with an error.
 func (b *body) bound(bytes int64, over error) {
 	if bytes < b.remaining {
 		b.remaining, b.over = max(bytes, 0), over

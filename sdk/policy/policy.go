@@ -299,8 +299,8 @@ func (v Verdict) With(parent string) Verdict {
 }
 
 // Within returns v such that the host refuses the event or the push if the author would then have
-// more than so many bytes of events and git data, or the repository of a push more bytes of git
-// data. The author of a push is the owner of the repository. 0 is no limit. The host enforces it
+// more bytes of events and git data than the first limit, or the repository of a push more bytes of
+// git data than the second. The author of a push is the owner of the repository. 0 is no limit. The host enforces it
 // while a pack arrives, and once more when it writes. The strictest of all policies that are
 // asked counts. It is for events and pushes that are not refused.
 func (v Verdict) Within(author, repository int64) Verdict {
