@@ -18,9 +18,6 @@ type authorQuota struct {
 // more than events of one author take that are decided and not written.
 const nearQuota = 64 << 20
 
-// kindVanish is the kind of a request to vanish (NIP-62).
-const kindVanish = 62
-
 // withinLimits refuses an event with which its author would have more bytes of events and git
 // data than a policy allows. An event that is not longer than the one that it replaces is always
 // within the limits. The usage is that of what is committed: the writer checks again, unless the
@@ -31,7 +28,7 @@ func (p *Pipeline) withinLimits(ctx context.Context, e *entry, ruling *host.Ruli
 	switch {
 	case limit == 0, event.Kind.Class() == host.Ephemeral, ruling.Action != host.Accept && ruling.Action != host.Hold:
 		return nil, nil
-	case event.Kind == host.KindDeletion || event.Kind == kindVanish:
+	case event.Kind == host.KindDeletion:
 		limit += limit / 8 // at the limit, an author can still delete
 	}
 	more := int64(len(event.JSON))
