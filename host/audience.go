@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// Audience says who may receive an event. A nil audience is everybody; one that names nobody is
-// nobody. An audience is immutable.
+// Audience says who may receive an event. A nil audience is everybody. An empty audience is nobody.
+// An audience is immutable.
 type Audience struct {
 	Keys []PubKey // who proves one of these keys (NIP-42); each once
 	Set  string   // or a member of this set of a module; see [Reader.Sets]
 
-	// Repository says that the event belongs to a repository that is not for everybody. What
-	// refers to the event belongs to it too.
+	// Repository says that the event belongs to a repository that is not for everybody. Events that
+	// refer to it belong to the repository too.
 	Repository bool
 }
 
@@ -25,7 +25,7 @@ const MaxAudienceKeys = 1000
 var Nobody = &Audience{}
 
 // StrictestAudience returns the strictest of several audiences: nobody, then keys, then a set, then
-// everybody. Of two lists of keys it is those in both, and of two sets it is nobody.
+// everybody. Two lists of keys give their common keys. Two different sets give nobody.
 func StrictestAudience(list ...*Audience) (out *Audience) {
 	for _, a := range list {
 		out = out.stricter(a)
@@ -117,7 +117,7 @@ func (a *Audience) Encode() []byte {
 	return b
 }
 
-// ParseAudience reads what Encode returns.
+// ParseAudience reads the output of Encode.
 func ParseAudience(b []byte) (*Audience, error) {
 	if b == nil {
 		return nil, nil
@@ -169,7 +169,7 @@ func (a *Audience) String() string {
 	return "nobody"
 }
 
-// Reader is who reads. A nil reader receives the events that are for everybody.
+// Reader is the client that reads. A nil reader receives only events for everybody.
 type Reader struct {
 	Keys []PubKey // that it has proven (NIP-42)
 	Sets []string // of which one of the keys is a member
@@ -182,8 +182,8 @@ type Reader struct {
 // Everything is the reader that sees every event: the host and its operator.
 var Everything = &Reader{All: true}
 
-// Values returns the values of [AudienceOf] that select what the reader receives and others do
-// not.
+// Values returns the values of [AudienceOf] that select the withheld events that the reader
+// receives.
 func (r *Reader) Values() (list []string) {
 	if r == nil {
 		return nil
@@ -197,7 +197,7 @@ func (r *Reader) Values() (list []string) {
 	return list
 }
 
-// Receives reports whether an event of this audience is for the reader.
+// Receives reports whether the reader may receive an event of this audience.
 func (r *Reader) Receives(a *Audience) bool {
 	switch {
 	case r == nil:

@@ -132,8 +132,8 @@ func structs(file *ast.File, yield func(name string, s *ast.StructType)) {
 	})
 }
 
-// TestLimitsHaveRows fails for a field of a Limits or Quota struct that limitFields does not name, for a
-// field that it names and that there is not, and for a row that the table of bounds does not have.
+// TestLimitsHaveRows fails for a field of a Limits or Quota struct that limitFields does not name.
+// It also fails for a name without a field, and for a row that the table of bounds does not have.
 func TestLimitsHaveRows(t *testing.T) {
 	table, err := os.ReadFile(filepath.Join("..", "docs", "reference-bounds.md"))
 	if err != nil {

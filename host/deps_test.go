@@ -18,10 +18,9 @@ import (
 // modulePath is the path of the module that this package belongs to.
 var modulePath = path.Dir(reflect.TypeFor[Item]().PkgPath())
 
-// allowed says which packages of Talon each package may import. The vocabulary
-// is in the middle, adapters stand around it and do not know each other, and
-// only the daemon knows them all. A package that is not here fails the test: its
-// place is to be thought about first.
+// allowed names the packages of Talon that each package may import. The vocabulary is in the
+// middle. Adapters around it do not know each other, and only the daemon knows them all. A package
+// that is not here fails the test, so that its author thinks about its place first.
 var allowed = map[string]string{
 	"host":                      "sdk/caseless sdk/grasp",
 	"sdk/caseless":              "",
@@ -271,9 +270,9 @@ func checkImport(t *testing.T, file, pkg, imported string) {
 	}
 }
 
-// linksC says which packages link C beside the standard library's, and why. All
-// others and their tests build without a C compiler, in a fraction of the time, and
-// without the 115 packages that go-nostr brings.
+// linksC names the packages that link C, other than the standard library's, and the reason. All
+// others and their tests build without a C compiler, in a fraction of the time, and without the 115
+// packages that go-nostr brings.
 var linksC = map[string]string{
 	"host/schnorr":              "libsecp256k1 verifies three times as fast as Go",
 	"host/plugin":               "verifies signatures of modules",

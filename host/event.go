@@ -1,10 +1,9 @@
 // Package host is the vocabulary of Talon: the values that its packages pass
 // to each other. It holds no machinery.
 //
-// Everything that wants to change what is stored becomes an [Item] in one
-// pipeline (package ingest). A policy answers an item with a [Ruling], the
-// pipeline answers it with a [Verdict], and a commit returns what follows from
-// it as data ([Outcome]), never as a callback upward.
+// Every change of stored events becomes an [Item] in one pipeline (package ingest). A policy
+// answers an item with a [Ruling], and the pipeline answers it with a [Verdict]. A commit returns
+// its effects as data ([Outcome]). It never calls upward.
 //
 // Invariants:
 //
@@ -30,7 +29,8 @@ import (
 // ID is an event id: the SHA-256 of the event's canonical serialization.
 type ID [32]byte
 
-// PubKey is an author's x-only secp256k1 public key.
+// PubKey is an author's x-only secp256k1 public key. The SDK's grasp.PubKey stays a plain
+// [32]byte, because authors of modules build on it. The methods of this type print hex digits.
 type PubKey [32]byte
 
 // Sig is a BIP-340 signature.
@@ -49,12 +49,12 @@ func (pk PubKey) LogValue() slog.Value { return slog.StringValue(pk.String()) }
 // Tag is one tag of an event: its name and its values. It may be empty.
 type Tag = []string
 
-// Tags are the tags of an event, in its order. They convert to and from
-// [][]string, which is what the rules and the SDK take, without a copy.
+// Tags are the tags of an event, in its order. They convert without a copy to and from [][]string,
+// the type of the rules and the SDK.
 type Tags []Tag
 
-// Event is a nostr event (NIP-01) whose fields have the right shape. Whether
-// its id and signature are right is for [Event.CheckID] and package schnorr.
+// Event is a nostr event (NIP-01) whose fields have the right shape. [Event.CheckID] checks its id,
+// and package schnorr its signature.
 type Event struct {
 	ID        ID
 	PubKey    PubKey
@@ -68,8 +68,8 @@ type Event struct {
 	// seven fields of NIP-01, each once, and no others.
 	JSON []byte
 
-	// Audience says who may receive the event; nil is everybody. It is no part of the text:
-	// the pipeline asks the modules for it, and the store keeps it.
+	// Audience says who may receive the event; nil is everybody. The text does not contain it: the
+	// pipeline asks the modules for it, and the store keeps it.
 	Audience *Audience
 }
 
@@ -139,9 +139,8 @@ func appendTags(b []byte, tags Tags) []byte {
 	return append(b, ']')
 }
 
-// AppendString appends s as a JSON string with the escapes that NIP-01
-// prescribes for ids: the short ones where JSON has them, \u00xx for the other
-// control characters, everything else as it is.
+// AppendString appends s as a JSON string with the escapes that NIP-01 prescribes for ids. It uses
+// the short escapes of JSON, and \u00xx for the other control characters. It escapes nothing else.
 func AppendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// FactReader reads facts for one decision and notes what it read: the trace of the decision.
-// The host and every module that it asks read through the same reader. It is for one
-// goroutine.
+// FactReader reads facts for one decision and notes each read: the trace of the decision. The host
+// and every module that it asks read through the same reader. Only one goroutine may use it.
 type FactReader struct {
 	Reads
 
@@ -26,7 +25,7 @@ type FactReader struct {
 	cut     bool
 }
 
-// Reads are what a decision rests on: filters that match the events which would change it.
+// Reads are the facts of a decision: filters that match the events which would change it.
 type Reads struct {
 	Stored []Filter // by being stored or removed
 	Held   []Filter // by going into purgatory or leaving it
@@ -64,8 +63,8 @@ type Turn interface {
 	Read(module string, f func()) (waited, parked time.Duration)
 }
 
-// NewFactReader returns a reader that has read nothing. Without stored facts all reads of the
-// store fail; without held facts nothing is held; without a turn nothing waits for the caller.
+// NewFactReader returns a reader with no reads. If stored is nil, all reads of the store fail. If
+// held is nil, nothing is held. If turn is nil, nothing waits for the caller.
 func NewFactReader(stored Facts, held HeldFacts, turn Turn) *FactReader {
 	return &FactReader{stored: stored, held: held, turn: turn}
 }
@@ -76,8 +75,8 @@ func (r *FactReader) Fork() *FactReader {
 	return &FactReader{stored: r.stored, held: r.held, turn: r.turn, keeps: r.keeps}
 }
 
-// KeepAnswers makes the reader keep what modules are answered from now on. Modules then get
-// whole events, also where they asked for headers.
+// KeepAnswers makes the reader keep the answers that modules get from now on. Modules then get
+// whole events, also if they ask for headers.
 func (r *FactReader) KeepAnswers() { r.keeps = true }
 
 // Answers returns the answers that were kept. It reports false if there were too many to keep

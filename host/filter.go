@@ -15,16 +15,15 @@ type Filter struct {
 	Since   *int64      // inclusive
 	Until   *int64      // inclusive
 
-	// Limit bounds the stored answer, not what is live. It is -1 where the
-	// filter gives none.
+	// Limit bounds the stored answer, not the live events. It is -1 if the filter has none.
 	Limit int
 
 	// Header says that the id, author, time and kind of each event are enough: an answer
 	// may leave the rest empty. Clients cannot set it.
 	Header bool
 
-	// Reader is who reads: a store leaves out what is not for it. Nil is everybody. Clients
-	// cannot set it.
+	// Reader is the client that reads: the store leaves out events that it may not receive. Nil is
+	// everybody. Clients cannot set it.
 	Reader *Reader
 }
 

@@ -6,7 +6,7 @@ import (
 	"talon/sdk/grasp"
 )
 
-// Grasp returns what the rules of package grasp read of the event. Tags are shared, not copied.
+// Grasp returns the fields that the rules of package grasp read. Tags are shared, not copied.
 func (e *Event) Grasp() *grasp.Event {
 	return &grasp.Event{
 		Stamp: grasp.Stamp{ID: e.ID, PubKey: e.PubKey, CreatedAt: e.CreatedAt},
@@ -40,8 +40,8 @@ func PubKeys(keys []grasp.PubKey) []PubKey {
 // maxMaintainers bounds how many maintainers of one announcement count.
 const maxMaintainers = 1000
 
-// Maintainers returns whom a repository announcement lists as maintainers (NIP-34), each
-// once, the first thousand: what package grasp of the SDK reads.
+// Maintainers returns the maintainers that a repository announcement lists (NIP-34), each once, the
+// first thousand, as package grasp of the SDK reads them.
 func (e *Event) Maintainers() (keys []PubKey) {
 	if e.Kind != KindAnnouncement {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// invented says which words are no names here, and what stands in their place: the term
-// that somebody who knows nostr, git and databases searches for.
+// invented maps a word that is no name here to the usual term, for which somebody who knows nostr,
+// git and databases would search.
 var invented = map[string]string{
 	"absence":  "missing",
 	"afresh":   "newInstance, Reset",

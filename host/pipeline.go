@@ -19,9 +19,9 @@ func (o Origin) String() string {
 	return [...]string{"client", "import", "sync"}[o]
 }
 
-// Source says where an item comes from. Items with the same *Source take effect
-// in the order in which they were submitted, each decided with what came before it
-// visible; items of other sources do not wait for them.
+// Source says where an item comes from. Items with the same *Source take effect in the order in
+// which they were submitted. Each is decided with all earlier ones visible. Items of other sources
+// do not wait for them.
 type Source struct {
 	Origin Origin
 	Addr   netip.Addr // the client's address; zero where there is none
@@ -40,8 +40,8 @@ type Item struct {
 	Done func(Verdict, error)
 }
 
-// Outcome is what writing one event did. It is final only when its transaction
-// has been committed.
+// Outcome has the effects of writing one event. It is final only when its transaction has been
+// committed.
 type Outcome struct {
 	Code    Code         // Stored, Held, Duplicate or Rejected (deleted by its author)
 	Reason  string       // with prefix; empty for Stored
@@ -69,9 +69,8 @@ type AudienceChange struct {
 	Seq           int64 // of After, as in Outcome
 }
 
-// Selection is the answer to a query by reference: what matched, in the order
-// in which it is to be sent. The text is fetched piece by piece, so that a long
-// answer is never whole in memory.
+// Selection is the answer to a query by reference: the matching events in the order in which to
+// send them. The text is fetched piece by piece, so that a long answer is never whole in memory.
 type Selection struct {
 	Rows []int64 // the Seqs of the events: newest first, ties by lowest id, each once
 	Seq  int64   // every event with a Seq up to this was visible to the query
@@ -101,8 +100,8 @@ func (c Code) String() string {
 	}[c]
 }
 
-// Verdict answers an item. A Go error beside it means that the host failed, not
-// that the event was refused.
+// Verdict answers an item. If there is also a Go error, the host failed, and the event was not
+// refused.
 type Verdict struct {
 	Code   Code
 	Reason string // as sent in the OK message; starts with a standard prefix, or is empty
@@ -123,7 +122,7 @@ func (v Verdict) OK() bool {
 	return false
 }
 
-// Action is what a policy says of an event.
+// Action is a policy's answer to an event.
 type Action uint8
 
 const (
@@ -224,7 +223,7 @@ type HeldEvent struct {
 	Audience *Audience // as in Event
 }
 
-// Release says what is to be done because git data is complete.
+// Release has the changes to make because git data is complete.
 type Release struct {
 	IDs            []ID      // held events to store
 	ExtendDeadline []Address // held announcements whose time starts again, for a push to them was authorised
@@ -238,15 +237,15 @@ type Released struct {
 	Seq    int64      // as in Outcome; 0 unless StatusReleased
 }
 
-// ReleaseOutcome is what a release did. It is final only when its transaction has
-// been committed.
+// ReleaseOutcome has the effects of a release. It is final only when its transaction has been
+// committed.
 type ReleaseOutcome struct {
 	Events  []Released // each id once, in the order in which they were stored: oldest first, and after each the events that depended on it
 	Removed []*Event   // stored events that the released ones replaced or deleted
 	Held    []HeldChange
 }
 
-// Add appends what another release did.
+// Add appends the effects of another release.
 func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
 	o.Events = append(o.Events, more.Events...)
 	o.Removed = append(o.Removed, more.Removed...)
@@ -259,11 +258,11 @@ func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
 type Takedown struct {
 	Hide, Purge, Drop, Show []ID
 
-	// Forget has sync fetch again what was removed before.
+	// Forget makes sync fetch removed events again.
 	Forget bool
 }
 
-// TakedownOutcome is what a takedown did. It is final only when its transaction has been
+// TakedownOutcome has the effects of a takedown. It is final only when its transaction has been
 // committed.
 type TakedownOutcome struct {
 	Published []Published // hidden events that are shown again
@@ -275,9 +274,8 @@ type TakedownOutcome struct {
 // ReleaseRequest reports that git data has come. It goes through the same pipeline as
 // events.
 type ReleaseRequest struct {
-	// Plan says what to release. It is asked by a worker, and again if a fact that it
-	// read has changed by its turn; so it sees every event that was answered as held
-	// before.
+	// Plan returns the events to release. A worker calls it, and again at its turn if a fact that
+	// it read has changed. So it sees every event that was answered as held before.
 	Plan func(ctx context.Context, facts RepoFacts, now int64) (Release, error)
 
 	// Done is called once, after the commit, from the pipeline's own goroutine: it
@@ -297,8 +295,8 @@ type Commit struct {
 	Held      []HeldChange
 	Arrived   bool // git data has come
 
-	// Gap says that what was committed before this is not known in full: whatever was
-	// read before may have changed, and what purgatory has is to be read again.
+	// Gap says that earlier commits are not known in full. Every earlier read may be stale, and
+	// purgatory must be read again.
 	Gap bool
 
 	// Moderation has new rows of the moderation log, each as a line of package moderation.

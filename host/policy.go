@@ -43,7 +43,7 @@ type Connection struct {
 	FromAddr int // of them from the client's address, or its IPv6 /64; 0 for loopback
 }
 
-// QueryVerb is what a client does with filters.
+// QueryVerb is the message in which a client sends filters.
 type QueryVerb uint8
 
 const (
@@ -63,8 +63,8 @@ type Query struct {
 	Filters []Filter
 }
 
-// ClientLimits is what one client may do for now, beside what the operator's
-// configuration allows for ever. 0: no limit beyond that.
+// ClientLimits has the current limits of one client, in addition to the configured ones. 0: no
+// further limit.
 type ClientLimits struct {
 	Connections   int64 // from one address
 	Subscriptions int64 // open on one connection
@@ -121,15 +121,15 @@ func ShareOf(ctx context.Context) *Share {
 	return s
 }
 
-// RefUpdate is one command of a push. Old and New are object names as hex
-// digits; all zeros stand for "does not exist".
+// RefUpdate is one command of a push. Old and New are object names as hex digits. All zeros mean
+// "does not exist".
 type RefUpdate struct {
 	Ref      string // in full, such as refs/heads/main
 	Old, New string
 }
 
-// Push asks a policy about ref updates. What GRASP's own rules refuse stays refused, with
-// the policy's reason if it refuses too.
+// Push asks a policy about ref updates. An update that GRASP's own rules refuse stays refused, with
+// the policy's reason if the policy refuses it too.
 type Push struct {
 	Client      *Client
 	Repo        Address  // of the announcement, kind 30617
@@ -151,8 +151,8 @@ type Service struct {
 	Operator [32]byte // the operator's public key; zeros: none is named
 }
 
-// Description is what a plugin says about the relay, for NIP-11 and for people. It
-// changes with the plugin and its settings.
+// Description is a plugin's description of the relay, for NIP-11 and for people. It changes with
+// the plugin and its settings.
 type Description struct {
 	Grasps   []string // what it implements, such as GRASP-01; sorted, each once
 	Criteria string   // which repositories are accepted here, on one line; empty if it says nothing
@@ -194,7 +194,7 @@ func (d *Description) Says() bool {
 	return len(d.Grasps) > 0 || d.Criteria != "" || d.Curation != "" || d.Writes != WritesUnsaid || d.Limits != Limitation{}
 }
 
-// GRASP01 is what a policy says that makes repositories for announcements.
+// GRASP01 is the specification that a policy names if it creates repositories for announcements.
 const GRASP01 = "GRASP-01"
 
 // Hosts reports whether the plugin makes repositories for announcements.
@@ -216,8 +216,8 @@ var ErrAway = errors.New("the database cannot be reached")
 // again when there is room.
 var ErrFull = errors.New("the server's disk is full")
 
-// Facts is what a policy may read of the relay while it decides. A [FactReader] notes what
-// was read, so that the decision can be made again if a fact changes before the commit.
+// Facts are the reads of the relay that a policy may make during a decision. A [FactReader] notes
+// each read, so that the decision can be made again if a fact changes before the commit.
 type Facts interface {
 	// Get returns the JSON of the stored event with this id, nil if there is none.
 	Get(ctx context.Context, id ID) ([]byte, error)
@@ -230,8 +230,8 @@ type Facts interface {
 	Referenced(ctx context.Context, idOrAddress string) (bool, error)
 }
 
-// HeldFacts is what may be read of purgatory, noted in the same way. It includes
-// announcements whose repository was removed, as long as they can be revived.
+// HeldFacts are the reads of purgatory, noted in the same way. They include announcements whose
+// repository was removed, while they can be revived.
 type HeldFacts interface {
 	// Held returns the JSON of the held event with this id, nil if there is none.
 	Held(ctx context.Context, id ID) ([]byte, error)
@@ -249,7 +249,7 @@ type UsageFacts interface {
 	Usage(ctx context.Context, keys ...UsageKey) ([]Usage, error)
 }
 
-// RepoFacts is what is known of repositories: what is stored, and what waits.
+// RepoFacts are the reads of repositories: stored and held events.
 type RepoFacts interface {
 	Facts
 	HeldFacts
@@ -265,8 +265,8 @@ type Waiter interface {
 	// limit of waits.
 	Asking(module string)
 
-	// Wait runs f, which may block for a disk or a process. Meanwhile another worker
-	// decides.
+	// Wait runs f, which may block for a disk or a process. Another worker decides during that
+	// time.
 	Wait(f func())
 }
 
@@ -286,6 +286,6 @@ type StateEntry struct {
 	Value   []byte // nil: it is forgotten
 	Expires int64  // unix seconds; 0 is never
 
-	// Merged says that the value depends on what is stored, where others store it as well.
+	// Merged says that the value depends on the stored value, since other nodes store it as well.
 	Merged bool
 }

@@ -11,8 +11,8 @@ import (
 	"talon/sdk/grasp"
 )
 
-// Bounds of searches. They are part of the stored index: whoever changes one must index the
-// stored events again.
+// Bounds of searches. They are part of the stored index: after a change, the stored events must be
+// indexed again.
 const (
 	// MaxSearchWords is the most words that one search may have.
 	MaxSearchWords = 16
@@ -41,8 +41,8 @@ var searchExtensions = []string{"include", "domain", "language", "sentiment", "n
 // compared by [caseless.Fold]. Texts in scripts without spaces are compared by pairs of
 // neighbouring characters.
 //
-// A text without words has no conditions: the filter then selects what its other conditions
-// select. More than [MaxSearchWords] words are an error.
+// A text without words adds no conditions. The filter then selects by its other conditions. More
+// than [MaxSearchWords] words are an error.
 func Search(text string) ([]TagFilter, error) {
 	var kept []string
 	for _, field := range strings.Fields(text) {
@@ -109,7 +109,7 @@ func (e *Event) Words() (words []string) {
 	return words
 }
 
-// kindReply is what comments were before NIP-22.
+// kindReply is the kind of comments before NIP-22.
 const kindReply = 1622
 
 // SearchedKinds returns the kinds of events that have words.
@@ -180,7 +180,7 @@ func eachPair(text string, yield func(string) bool) bool {
 	return yield(shortened(text[max(before, 0):]))
 }
 
-// shortened returns the start of a word, which is what counts of it.
+// shortened returns the part of a word that counts, its start.
 func shortened(word string) string {
 	if len(word) <= maxWordBytes {
 		return word

@@ -27,7 +27,7 @@ func (u *Usage) Add(v Usage) {
 	u.Git += v.Git
 }
 
-// UsageClass says what a usage is counted by. Stores keep the numbers.
+// UsageClass is the class of a count of usage: author, repository or kind. Stores keep the numbers.
 type UsageClass uint8
 
 const (

@@ -177,7 +177,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Who a connection that is no unix socket belongs to is not known.
+// TestGuardOfOtherSockets checks that other connections than unix sockets have no known owner.
 func TestGuardOfOtherSockets(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()

@@ -32,8 +32,8 @@ func (h *handler) addresses(r *http.Request) (any, error) {
 	return list, nil
 }
 
-// Addresses returns the addresses from which most bytes of events were accepted today, of the node
-// that is asked.
+// Addresses returns the addresses with the highest number of accepted bytes of events today, at the
+// node that answers.
 func (c *Client) Addresses(ctx context.Context, limit int) (list []AddressUsage, err error) {
 	err = c.get(ctx, pathAddresses, url.Values{"limit": {strconv.Itoa(limit)}}, &list)
 	return list, err

@@ -52,8 +52,8 @@ func New(cfg Config) *Audiences {
 	return a
 }
 
-// Audience returns who may receive an event, nil for everybody. A nil reader of facts stands for
-// those of the database.
+// Audience returns who may receive an event, nil for everybody. If facts is nil, it reads the
+// database.
 func (a *Audiences) Audience(ctx context.Context, e *host.Event, facts *host.FactReader, now int64) (*host.Audience, error) {
 	own, err := a.own(ctx, e, facts, now)
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *Audiences) Audience(ctx context.Context, e *host.Event, facts *host.Fac
 	return inherited(own, a.repos.of(e)), nil
 }
 
-// own returns the answer of the modules. That of an announcement is for its repository.
+// own returns the answer of the modules. The answer about an announcement is for its repository.
 func (a *Audiences) own(ctx context.Context, e *host.Event, facts *host.FactReader, now int64) (*host.Audience, error) {
 	own, err := a.cfg.Modules.Audience(ctx, e, facts, now)
 	if err == nil && own != nil && e.Kind == host.KindAnnouncement {

@@ -57,7 +57,7 @@ func (r *repositories) add(e *host.Event) {
 	r.any.Store(len(r.ids) > 0)
 }
 
-// remove notes that an event is gone, unless another audience of it was noted meanwhile. The
+// remove notes that an event is gone, unless another audience of it has been noted since. The
 // repository of an announcement stays restricted until another version says otherwise.
 func (r *repositories) remove(e *host.Event) {
 	if e.Audience == nil {

@@ -141,8 +141,8 @@ func (a *Audiences) Run(ctx context.Context, apply func(ctx context.Context, lis
 	}
 }
 
-// sweep asks about all stored events, and applies the changes. Events that are accepted meanwhile
-// have answers of the same modules already.
+// sweep asks about all stored events, and applies the changes. Events that are accepted during a
+// sweep have answers of the same modules already.
 func (a *Audiences) sweep(ctx context.Context, settings string, apply func(ctx context.Context, list []Change) error) (changed int, err error) {
 	s := &sweeper{a: a, before: make(map[host.ID]*host.Audience), repository: make(map[host.ID]*host.Audience)}
 	err = a.cfg.Store.Withheld(ctx, func(id host.ID, who *host.Audience) error {
@@ -162,8 +162,8 @@ func (a *Audiences) sweep(ctx context.Context, settings string, apply func(ctx c
 	if a.cfg.Modules.Audiences() != settings || !a.cfg.Modules.Complete() {
 		return -1, nil // the next look begins again
 	}
-	// Those that narrow an audience go first: nobody receives what was to be withheld because
-	// the process ended in between.
+	// Changes that narrow an audience go first. If the process ends in between, nobody has received
+	// an event that the new answers withhold.
 	slices.SortStableFunc(s.changes, func(x, y Change) int { return cmp.Compare(width(x.Audience), width(y.Audience)) })
 	for part := range slices.Chunk(s.changes, applyRows) {
 		if err := apply(ctx, part); err != nil {
@@ -304,7 +304,7 @@ func (s *sweeper) decideOthers() {
 	}
 }
 
-// each calls yield for each stored event that matches, whoever receives it.
+// each calls yield for each stored event that matches, with any audience.
 func (s *sweeper) each(ctx context.Context, f host.Filter, yield func(*host.Event) error) error {
 	f.Reader, f.Limit = host.Everything, -1
 	var ids []host.ID

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestVisitsOfNamers shows that no network and no author has more visits than its part, that
-// events without a network do not use up the total, and that a newcomer has visits all the same.
+// TestVisitsOfNamers shows three things. Each network and author has at most its part of the
+// visits. Events without a network do not use up the total. A newcomer has visits all the same.
 func TestVisitsOfNamers(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	v := NewVisits("relays", func() time.Time { return now })

@@ -1,10 +1,10 @@
 // Package cluster makes several Talons on one PostgreSQL one relay: it keeps which nodes
 // are alive, which node has each role, and which may write to a repository.
 //
-// A node joins with a connection of its own, its session. The session has a row in table
-// node, which the node renews, and a number, which no session had before. Locks are
-// session advisory locks: they end with the connection. What one node asks of another goes
-// through table call, which each looks at when it renews its session.
+// A node joins with a connection of its own, its session. The session has a row in table node,
+// which the node renews, and a number that no earlier session had. Locks are session advisory
+// locks: they end with the connection. Nodes send requests to each other through table call, which
+// each node reads when it renews its session.
 //
 // Invariants:
 //

@@ -266,8 +266,8 @@ func TestRole(t *testing.T) {
 	if second == first {
 		t.Errorf("%s has left, and has the role", first)
 	}
-	// Alone, it gets the role again with another session. have is not asked here: whoever loses
-	// a session learns of it later than others.
+	// The node alone gets the role again with another session. have is not asked here: a node that
+	// loses its session learns of it later than others.
 	endSession(t, url, second)
 	nodes[second].SetState(Ready)
 	if third := testkit.Receive(t, "the role is taken again", began); third != second {

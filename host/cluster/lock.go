@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// How often a lock is asked for that another node has.
+// Times between two attempts to get a lock that another node has.
 const (
 	firstAsk = 2 * time.Millisecond
 	maxAsk   = 100 * time.Millisecond
@@ -72,8 +72,7 @@ func (h *HeldLock) Context(parent context.Context) (context.Context, context.Can
 // is not, and whether the session of another number is over.
 func (h *HeldLock) Confirm(other int64) (over bool, err error) {
 	err = h.s.exchange(func(ctx context.Context, conn *pgx.Conn) error {
-		// Whoever has an end of its own for the statement alone gets the lock only if
-		// nobody has it.
+		// A reader with an end for the statement alone gets the lock only if nobody has it.
 		return conn.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock_shared($1)`, h.s.key(sessionKey(other))).Scan(&over)
 	})
 	return over, err

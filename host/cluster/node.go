@@ -113,7 +113,7 @@ func (c *Cluster) Alive(ctx context.Context) (func(name string) bool, error) {
 	return func(name string) bool { return alive[name] }, err
 }
 
-// Who returns the name of the node that has a role; empty if none has it.
+// Who returns the node that has a role; empty if none has it.
 func (c *Cluster) Who(ctx context.Context, role string) (Node, error) {
 	list, err := c.Nodes(ctx)
 	for _, n := range list {

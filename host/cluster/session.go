@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS node (
 func configure(connection, application string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(connection)
 	if err != nil {
-		// What it says may have the password in it.
+		// The text of the error may contain the password.
 		return nil, errors.New("the connection string of the database cannot be read: postgres://USER@HOST/DATABASE is one")
 	}
 	for name, value := range map[string]string{

@@ -3,7 +3,7 @@
 //
 // Invariants:
 //
-//  1. Every option stands in one list, [Config.options], with its name, default,
+//  1. One list, [Config.options], has every option with its name, default,
 //     help and check. Help, file, environment and flags are read from that list.
 //  2. A wrong value names the option, where it was set, the value, and what is
 //     allowed.
@@ -220,8 +220,7 @@ const (
 	Checking                    // talon check
 )
 
-// options is the list of all options. What it says is all there is: help, flags,
-// environment and file follow it.
+// options returns the list of all options. Help, flags, environment and file have exactly these.
 func (c *Config) options() []*option {
 	return []*option{
 		opt("data", Always|Operating, "data", text(&c.Data, required), "`folder` of the database and caches"),

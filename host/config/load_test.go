@@ -143,7 +143,8 @@ func TestOperatingScope(t *testing.T) {
 	}
 }
 
-// What help shows as an option's default, the option accepts and shows again.
+// TestDefaultsRoundTrip checks that each option accepts the default that help shows, and shows it
+// again.
 func TestDefaultsRoundTrip(t *testing.T) {
 	c := &Config{}
 	lists := map[string][]string{"policy": {"b,a"}, "bootstrap": {"wss://a.example,ws://b"}, "trust-proxy": {"10.0.0.0/8,::1/128"}}
@@ -161,7 +162,7 @@ func TestDefaultsRoundTrip(t *testing.T) {
 	}
 }
 
-// Where the relay is reached is what modules compare URLs with.
+// TestService checks the address of the relay with which modules compare URLs.
 func TestService(t *testing.T) {
 	for _, test := range []struct{ domain, listen, want string }{
 		{"relay.example.com", "127.0.0.1:7334", "relay.example.com"},

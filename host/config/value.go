@@ -199,7 +199,7 @@ func size(p *int64, low, limit int64) value {
 	}
 }
 
-// orZero lets a size be 0 too, which stands for a default that is not known before.
+// orZero lets a size be 0 too, for a default that is not known in advance.
 func orZero(p *int64, v value) value {
 	set := v.set
 	v.set = func(s string) error {

@@ -4,8 +4,8 @@
 //
 // Invariants:
 //
-//  1. The memory is bounded, whoever sends what: only the keys with most are remembered.
-//  2. Counting does not wait for anything but other counts.
+//  1. The memory is bounded for any senders: only the largest keys are remembered.
+//  2. Counting waits only for other counts.
 package counter
 
 import (
@@ -100,7 +100,8 @@ func (t *Counter) count(e *host.Event, addr netip.Addr, v host.Verdict) {
 	}
 }
 
-// Addresses returns the addresses from which most bytes of events were accepted since midnight UTC.
+// Addresses returns the addresses with the highest number of accepted bytes of events since
+// midnight UTC.
 func (t *Counter) Addresses(limit int) []bound.Count[netip.Addr] {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,7 +27,7 @@ const (
 )
 
 // archives keeps archives on disk for some time. A client may take long to read one, and holds no
-// slot of git meanwhile.
+// slot of git during that time.
 type archives struct {
 	dir   string
 	drops atomic.Int64 // how often all were dropped

@@ -166,9 +166,9 @@ type Announced struct {
 	Held bool
 }
 
-// Below returns the announcements that say who maintains an owner's repository, stored and held:
-// the owner's, those of the maintainers whom it lists, and so on. It does not read announcements
-// by strangers under the same identifier.
+// Below returns the announcements, stored and held, that say who maintains an owner's repository:
+// the owner's, those of the maintainers that it lists, and so on. It does not read announcements by
+// strangers under the same identifier.
 func Below(ctx context.Context, facts Facts, identifier string, owner grasp.PubKey) ([]Announced, error) {
 	list, err := Walk(owner, func(authors []grasp.PubKey) (found []Announced, err error) {
 		f := host.Filter{Tags: []host.TagFilter{addresses(identifier, authors)}, Limit: len(authors)}

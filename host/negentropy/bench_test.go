@@ -70,8 +70,8 @@ func BenchmarkWith(b *testing.B) {
 	}
 }
 
-// BenchmarkSetMemory reports what the heap grows by for a set, beside what the
-// set says of itself.
+// BenchmarkSetMemory reports the growth of the heap for a set, next to the size that the set
+// reports.
 func BenchmarkSetMemory(b *testing.B) {
 	list := benchList()
 	var heap float64

@@ -127,8 +127,8 @@ func FuzzConverge(f *testing.F) {
 	})
 }
 
-// An answer that has no room for a range in which the peer holds nothing must
-// not say that we hold nothing there either.
+// TestRestIsNotTakenForAgreement checks an answer with no room for a range in which the peer holds
+// nothing. It must not claim that we hold nothing there either.
 func TestRestIsNotTakenForAgreement(t *testing.T) {
 	const lists, each = 4, 30 // as many ids as just fit the smallest frame
 	set := smallSet(lists*each + 40)

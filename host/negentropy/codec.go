@@ -13,7 +13,7 @@ import (
 // 0x60 to 0x6f.
 const protocolVersion = 0x61
 
-// What follows the bound of a range.
+// Modes: the content after the bound of a range.
 const (
 	modeSkip        = 0 // nothing: the sender has no interest in the range
 	modeFingerprint = 1 // 16 bytes
@@ -135,8 +135,7 @@ func (r *reader) fingerprint() (fingerprint, error) {
 	return fingerprint(b), nil
 }
 
-// idList returns the ids of a list, one behind the other, as they lie in the
-// message.
+// idList returns the ids of a list, one after the other, as the message has them.
 func (r *reader) idList() ([]byte, error) {
 	n, err := r.varint()
 	if err != nil {

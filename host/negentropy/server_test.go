@@ -140,8 +140,8 @@ func TestServerRefusesEveryTruncation(t *testing.T) {
 	}
 }
 
-// A range that was already read is not refused when a later one has no bound of
-// its own: the reference ends a frame with a second range up to infinity.
+// TestServerTakesEqualBounds checks that a later range without a bound of its own is accepted. The
+// reference ends a frame with a second range up to infinity.
 func TestServerTakesEqualBounds(t *testing.T) {
 	if _, err := mustServer(t, smallSet(10), 0).Reconcile(message(t, "00000200", "000001", zeroFP)); err != nil {
 		t.Fatal(err)

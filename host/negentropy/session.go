@@ -17,9 +17,9 @@
 // immutable value shared by every session over the same filter. A sum at every
 // 64th item is half a byte an item; one at every item would be 32.
 //
-// Items lie in chunks of 1,024, ids apart from times, and each chunk has its sums: a
-// set grows without being copied, a set that has a few items more shares the chunks
-// before them ([Set.With]), and a binary search reads times alone.
+// A set has chunks of 1,024 items, each with its ids, its times and its sums. So a set
+// grows without being copied. A set with a few more items shares the chunks before them
+// ([Set.With]). A binary search reads only times.
 //
 // Invariants:
 //
@@ -27,12 +27,12 @@
 //     shared between goroutines.
 //  2. The answer to a message depends on the set, the frame limit and the message
 //     alone; a [Server] keeps nothing between messages.
-//     It is the reference implementation's, byte for byte, but for one case in
-//     which that one could lose items (the comment is in session.go).
+//     It equals the reference implementation's, byte for byte, except for one case
+//     in which that one could lose items (a comment below describes it).
 //  3. An answer is never longer than the frame limit, nor than [MaxFrame].
 //  4. Memory follows what was received, never a number claimed in a message.
-//  5. What a message says is either answered or an error that wraps [ErrMessage];
-//     no message causes a panic.
+//  5. A message is either answered, or gives an error that wraps [ErrMessage].
+//     No message causes a panic.
 //
 // The package does no I/O, and has no clock, context, logger or goroutine.
 package negentropy
@@ -126,10 +126,9 @@ func (s *session) answer(ranges []byte, compare func(lo, hi int, ids []byte) err
 			s.split(&w, lo, hi, &b)
 			if len(w.b) > s.full {
 				w.b = w.b[:start]
-				// The reference leaves this range out of the fingerprint, which
-				// makes it differ from the peer's and so be split again; but
-				// not if the peer holds nothing here. Then our items would
-				// seem to be in agreement: only the true fingerprint will do.
+				// The reference leaves this range out of the fingerprint, so that it differs from
+				// the peer's and is split again. That fails if the peer holds nothing here: our
+				// items would seem to be in agreement. So we use the true fingerprint.
 				if theirs == emptyFingerprint {
 					return s.appendRest(&w, written), nil
 				}

@@ -29,8 +29,8 @@ type chunk struct {
 	times []uint64
 	ids   []host.ID
 
-	// sums[k] is the sum of all ids of the set before the item k*sumEvery of the
-	// chunk. A list that is not a set has none.
+	// sums[k] is the sum of all ids of the set before the item k*sumEvery of the chunk. It is empty
+	// in a list that is not a set.
 	sums []sum
 }
 

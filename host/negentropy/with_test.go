@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Whatever is added, the set is the one that a builder would have made, down to its
-// sums, and the set that it was made of is as before.
+// TestWith adds items at random. The result must equal a set that a builder made, down to its sums,
+// and the first set must not change.
 func TestWith(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	for _, n := range []int{0, 1, 63, 64, chunkLen - 1, chunkLen, chunkLen + 1, 3*chunkLen - 5, 4 * chunkLen} {

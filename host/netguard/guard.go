@@ -1,7 +1,6 @@
-// Package netguard decides which addresses of the network are contacted. What clients
-// and events name may lead into the operator's own network: a URL is checked when it is
-// read, and again here, by the address that its name has led to in the moment of the
-// connection.
+// Package netguard decides which addresses of the network Talon contacts. URLs from clients and
+// events may lead into the operator's own network. So a URL is checked when it is read. The address
+// to which its name leads is checked here again, at the moment of the connection.
 package netguard
 
 import (
@@ -23,8 +22,8 @@ type Guard struct {
 	// and link-local ones.
 	Private bool
 
-	// Own are the addresses on which this server listens. They are never connected
-	// to; an unspecified IP stands for every address of this machine.
+	// Own are the addresses on which this server listens. It never connects to them. An unspecified
+	// IP means every address of this machine.
 	Own []netip.AddrPort
 
 	// Charge is called with each address that is about to be connected to, after it was

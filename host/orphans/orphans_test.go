@@ -160,8 +160,8 @@ func (w *world) notes() int {
 	return len(rows)
 }
 
-// TestOrphans deletes the announcement of a repository that others have written about. What only
-// it justified goes after a day, with what follows from that. Events that another repository
+// TestOrphans deletes the announcement of a repository that others have written about. Events that
+// only it justified go after a day, with those that depend on them. Events that another repository
 // justifies stay.
 func TestOrphans(t *testing.T) {
 	w := newWorld(t)

@@ -24,7 +24,7 @@ func TestPublish(t *testing.T) {
 		if got, want := f.want(`["EVENT",{`), `["EVENT",`+string(one.JSON)+`]`; got != want {
 			t.Errorf("the client sent %s, want %s", got, want)
 		}
-		// What is for others, or unknown, is passed over.
+		// Unknown messages, and those for others, are skipped.
 		f.say(`["NOTICE","slow today"]`)
 		f.say(`["COUNT","x",{"count":1}]`)
 		f.say(`["OK","%s",false,"invalid: not yours"]`, two.ID)

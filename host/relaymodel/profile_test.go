@@ -55,7 +55,7 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// What is wrong with a profile is said with line and key.
+// TestParseWrong checks that an error of a profile names line and key.
 func TestParseWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"x = 1":                                      "line 1: x: want one of the keys info, limits,",

@@ -77,8 +77,8 @@ challenge = "connect"
 	}
 }
 
-// What a liar sends is wrong, what it is asked to compare it claims to have, and
-// nobody else's events suffer.
+// TestLies checks a lying relay. It sends wrong events, and claims to have all events of a
+// comparison. Events of others do not suffer.
 func TestLies(t *testing.T) {
 	p, err := Default().With([]byte("[lies]\nforged-ids = 0.5\nforged-signatures = 0.5\n"))
 	if err != nil {
@@ -102,7 +102,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// Whatever clients send, in whatever profile, the relay goes on.
+// FuzzReceive sends any bytes to the relay in any profile. It must go on.
 func FuzzReceive(f *testing.F) {
 	for i, text := range []string{
 		`["REQ","a",{}]`, `["REQ","a",{"ids":[]},{"limit":0}]`, `["CLOSE","a"]`, `["COUNT","a",{}]`, `["NEG-OPEN","a",{},"61"]`, `["NEG-MSG","a","6100000200"]`,

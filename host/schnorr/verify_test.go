@@ -54,7 +54,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A key that is no point of the curve has no signatures at all.
+// TestVerifyKeyNotOnCurve checks that a key that is no point of the curve verifies no signature.
 func TestVerifyKeyNotOnCurve(t *testing.T) {
 	e := signed(t, "", nil)
 	for i := range e.PubKey {
@@ -104,7 +104,7 @@ func TestBIP340Keys(t *testing.T) {
 	}
 }
 
-// What is no number of the curve is no key, and no event is signed with it.
+// TestSignNoKey checks that numbers beyond the order of the curve are refused as keys.
 func TestSignNoKey(t *testing.T) {
 	order := [32]byte{
 		0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfe,

@@ -77,8 +77,8 @@ func New(cfg Config) *Set {
 	return s
 }
 
-// Holder returns who a client is to the shared limits: its address, and the keys that it has
-// proven. A nil set knows nobody.
+// Holder returns the holder of a client in the shared limits, by its address and the keys that it
+// has proven. A nil set knows nobody.
 func (s *Set) Holder(addr netip.Addr, proven []host.PubKey) bound.Holder {
 	by := bound.Holder{Addr: addr}
 	if s == nil {

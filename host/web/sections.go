@@ -32,9 +32,8 @@ var sections = [...]section{
 }
 
 const (
-	// maxPage bounds the conversations of a page of a list, and maxLooked the ones that are
-	// looked at for it: with a filter that few match, a page has fewer than there is room for,
-	// and leads to the next.
+	// maxPage bounds the conversations on a page of a list. maxLooked bounds those that the page
+	// looks at. If few match the filter, a page has fewer than maxPage, and leads to the next.
 	maxPage   = 25
 	maxLooked = 1000
 

@@ -29,10 +29,9 @@ func ParseEvent(data []byte) (*host.Event, error) {
 // slack is how much text that is not of the event may stay in memory with it.
 const slack = 512
 
-// ownEvent reads an event that does not keep much more in memory than itself. Its
-// strings are parts of the text that was read: in a message that is mostly white
-// space or foreign fields a small event would hold on to all of it for as long as
-// it is remembered anywhere.
+// ownEvent reads an event that keeps little more in memory than itself. The strings of an event are
+// parts of the text that was read. If that is mostly white space or foreign fields, a small event
+// would keep all of it in memory, so it is copied.
 func (s *scanner) ownEvent() (*host.Event, error) {
 	e, err := s.event()
 	if err != nil || len(s.text)-len(e.JSON) <= slack {

@@ -196,8 +196,8 @@ func (r *filterReader) search() error {
 	return nil
 }
 
-// kinds reads the list of kinds. One above 65535 is no event's kind: it stands
-// for no condition that could be met, and is left out.
+// kinds reads the list of kinds. A number above 65535 is no kind of an event: it matches nothing,
+// and is left out.
 func (r *filterReader) kinds() ([]host.Kind, error) {
 	list := []host.Kind{}
 	var seen once[host.Kind]

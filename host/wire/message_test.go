@@ -138,7 +138,7 @@ func FuzzParseMessage(f *testing.F) {
 	})
 }
 
-// What a filter says is what encoding/json reads in it.
+// FuzzParseFilter compares each filter with encoding/json's reading of it.
 func FuzzParseFilter(f *testing.F) {
 	f.Add([]byte(`{"ids":["` + id32 + `"],"authors":[],"kinds":[1,2,65536],"#e":["x"],"since":0,"until":3,"limit":10}`))
 	f.Add([]byte(`{"#\u0074":["\ud83d\ude00"]}`))

@@ -337,7 +337,7 @@ func (s *scanner) literal() bool {
 	return false
 }
 
-// excerpt shortens text from outside so that it can stand in an error.
+// excerpt shortens text from outside for use in an error.
 func excerpt(text string) string {
 	const maximum = 40
 	if len(text) <= maximum {

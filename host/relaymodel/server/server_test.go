@@ -185,7 +185,8 @@ func TestDrops(t *testing.T) {
 	})
 }
 
-// A client that does not read holds nobody up, and is dropped when too much waits.
+// TestSlowClient checks that a client that does not read delays nobody, and is dropped at its
+// bound.
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		relay, n := serve(t, "khatru", "")
