@@ -155,8 +155,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Digests find each event that the rule about texts finds: by what it names or is called, in
-// either direction.
+// TestNeeds checks that digests find each event that the rule about texts finds: by the names in it,
+// or by its own name, in either direction.
 func TestNeeds(t *testing.T) {
 	h := NewHash(1, 2)
 	alice, bob := host.PubKey{1}, host.PubKey{2}

@@ -4,8 +4,8 @@
 // arrival nor a wrong clock decides which events stay. [Expired] does the same for events that
 // expired in purgatory.
 //
-// Why an event was refused is not asked: a policy gives a reason for people. An event
-// that would be refused whatever arrives costs its place and a few tries.
+// The package ignores the reason of a refusal, which is for people. An event that would be
+// refused in any case costs its place and a few tries.
 //
 // Invariants:
 //
