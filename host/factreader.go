@@ -43,6 +43,9 @@ type FactAnswer struct {
 	Set, Member string // a set that is known, and what the module looked up in it
 	Contained   bool   // the set has the member
 
+	UsageOf UsageKey // an author or a repository, if its class is not 0
+	Usage   Usage
+
 	Capability string // that the module used, and whose answers are no facts
 }
 
@@ -191,6 +194,19 @@ func (r *FactReader) HeldBy(ctx context.Context, f Filter) (found [][]byte, err 
 	r.read(func() { found, err = r.held.HeldBy(ctx, f) })
 	r.keep(FactAnswer{Events: found, InHold: true})
 	return found, err
+}
+
+// Usage implements [UsageFacts].
+func (r *FactReader) Usage(ctx context.Context, keys ...UsageKey) (list []Usage, err error) {
+	facts, ok := r.stored.(UsageFacts)
+	if !ok {
+		return nil, errNoStore
+	}
+	r.read(func() { list, err = facts.Usage(ctx, keys...) })
+	for i, u := range list {
+		r.keep(FactAnswer{UsageOf: keys[i], Usage: u})
+	}
+	return list, err
 }
 
 // Contained notes the answer about a member of a set. The slices are valid during the call.

@@ -109,6 +109,8 @@ type Verdict struct {
 	// Retry is, for Rejected, for how long the event may be submitted again once another
 	// of its author has been accepted.
 	Retry time.Duration
+
+	End bool // the client's connection is to end after the answer
 }
 
 // OK returns the third element of the OK message (NIP-01).
@@ -149,6 +151,9 @@ type Ruling struct {
 	Parent string // as in HoldOptions
 
 	Audience *Audience // for Restrict
+
+	Limits UsageLimits // for Pass, Accept and Hold: what the author and the repository may take
+	End    bool        // the connection is to end after the answer
 }
 
 // ReasonHeld answers an event that is held, where its policy gives no other reason

@@ -138,6 +138,10 @@ type Push struct {
 	Updates     []RefUpdate
 	Bytes       int64 // of the pack, as far as it is known; 0 if it is not
 	Stored      int64 // bytes that the repository takes on disk
+
+	// Fetch says that nobody pushes: git data is about to be fetched from another server. Only the
+	// limits of the ruling count.
+	Fetch bool
 }
 
 // Service is how a relay is reached from outside.
@@ -235,6 +239,14 @@ type HeldFacts interface {
 	// HeldBy returns the JSON of held events that match, newest first, ties by lowest
 	// id. A negative limit is none.
 	HeldBy(ctx context.Context, f Filter) ([][]byte, error)
+}
+
+// UsageFacts is an optional interface of [Facts]: how much of the store authors and repositories
+// take. A decision does not depend on it: else each write of an author would have the author's
+// other decisions made again.
+type UsageFacts interface {
+	// Usage returns what the keys take, in their order.
+	Usage(ctx context.Context, keys ...UsageKey) ([]Usage, error)
 }
 
 // RepoFacts are the reads of repositories: stored and held events.

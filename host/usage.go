@@ -3,6 +3,8 @@ package host
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
+	"math"
 	"strconv"
 
 	"talon/sdk/grasp"
@@ -79,6 +81,31 @@ func UsageOfEvent(e *Event) (UsageKey, bool) {
 	return UsageKey{}, false
 }
 
+// Name returns the author as hex digits, or the address of the announcement of the repository: as
+// modules name them. It is empty for a kind.
+func (k UsageKey) Name() string {
+	switch k.Class {
+	case UsageByAuthor:
+		return k.PubKey().String()
+	case UsageByRepository:
+		return Address{Kind: KindAnnouncement, PubKey: k.PubKey(), D: k.Identifier()}.String()
+	}
+	return ""
+}
+
+// ParseUsageName reverses Name.
+func ParseUsageName(name string) (UsageKey, bool) {
+	var author PubKey
+	if ParseHex(author[:], name) {
+		return UsageOfAuthor(author), true
+	}
+	a, ok := ParseAddress(name)
+	if !ok || a.Kind != KindAnnouncement {
+		return UsageKey{}, false
+	}
+	return UsageOfRepository(a.PubKey, a.D)
+}
+
 // PubKey returns the author, or the owner of the repository.
 func (k UsageKey) PubKey() (p PubKey) {
 	copy(p[:], k.Key)
@@ -112,9 +139,41 @@ func (r UsageRow) Compare(other UsageRow) int {
 	return cmp.Or(cmp.Compare(other.Total(), r.Total()), cmp.Compare(r.Key, other.Key))
 }
 
+// ErrQuota says that git data would exceed the limits of an author or a repository.
+var ErrQuota = errors.New("the git data is more than the author or the repository may have")
+
 // UsageLimits bound the bytes of events and git data of an author, and the git data of a
 // repository. 0 is no limit.
 type UsageLimits struct{ Author, Repository int64 }
+
+// QuotaText says that somebody takes too much: "your events and git data take 99.8 MiB of 100 MiB".
+func QuotaText(what string, used, limit int64) string {
+	return what + " " + BytesText(used) + " of the " + BytesText(limit) + " that this relay allows"
+}
+
+// BytesText writes a number of bytes for people.
+func BytesText(n int64) string {
+	units := [...]string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	return strconv.FormatFloat(math.Trunc(value*10)/10, 'f', -1, 64) + " " + units[unit]
+}
+
+// Stricter returns the stricter of each limit.
+func (l UsageLimits) Stricter(m UsageLimits) UsageLimits {
+	stricter := func(a, b int64) int64 {
+		if a == 0 || b > 0 && b < a {
+			return b
+		}
+		return a
+	}
+	return UsageLimits{stricter(l.Author, m.Author), stricter(l.Repository, m.Repository)}
+}
 
 // String returns the key as messages show it.
 func (k UsageKey) String() string {

@@ -103,6 +103,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Service:    service(cfg),
 		Log:        log,
 	}
+	o.Allowed = func(member []byte) bool { return c.Moderation.Allowed(member, time.Now().Unix()) }
 	if serving {
 		o.History = filepath.Join(cfg.Data, "generations")
 		o.Decisions = cfg.Decisions

@@ -108,6 +108,7 @@ type session struct {
 
 	exchanges atomic.Int64
 	bytes     atomic.Int64
+	quota     atomic.Int64 // of bytes, for the fetch under way; 0 is none
 
 	mu    sync.Mutex // guards what follows
 	base  *url.URL   // of the repository, after redirects
@@ -159,6 +160,7 @@ var (
 	errStalled = errors.New("the server has stopped sending, or sends too slowly")
 	errQuiet   = errors.New("the server takes too long to prepare a pack")
 	errBytes   = errors.New("the server sends too many bytes")
+	errQuota   = errors.New("the server sends more than the owner of the repository has room for here")
 	errObjects = errors.New("the server sends too many objects")
 	errRefs    = errors.New("the server lists too many refs")
 	errTalk    = errors.New("too many requests for one fetch")

@@ -596,6 +596,9 @@ type Want struct {
 	Objects []string // ids, as signed events name them
 	URLs    []string // as the events write them; each is asked for these objects
 
+	MaxBytes int64 // that may come for it; 0 is no limit
+	Full     bool  // nothing may come: the owner has no room
+
 	// Strangers has those of URLs that only held events name, with these.
 	Strangers map[string][]Namer
 }

@@ -75,7 +75,7 @@ func (h *Hunter) request(ctx, asking context.Context, g *egressProxy, w queue.Wo
 	wanted, found := 0, 0
 	var git error
 	for _, a := range errands {
-		got, err := h.into(asking, s, a.into, a.ids)
+		got, err := h.into(asking, s, a)
 		wanted += len(a.ids)
 		found += len(got)
 		h.arrived(ctx, w.Key, a, got)
@@ -115,6 +115,8 @@ type errand struct {
 	into  Repository
 	ids   []string
 	wants []Want
+
+	maxBytes int64 // that may come; 0 is no limit
 }
 
 const (
@@ -127,15 +129,18 @@ const (
 func (h *Hunter) errands(identifier string, list []Want, u, origin string) (errands []errand) {
 	for _, w := range list {
 		w.Objects = h.takeable(identifier, u, w.Objects)
-		if len(w.Objects) == 0 || !h.names(w, u) && (origin == "" || !h.names(w, origin)) {
+		if len(w.Objects) == 0 || w.Full || !h.names(w, u) && (origin == "" || !h.names(w, origin)) {
 			continue
 		}
 		i := slices.IndexFunc(errands, func(a errand) bool { return a.into.Store() == w.Into.Store() })
 		switch {
 		case i >= 0:
 			errands[i].wants = append(errands[i].wants, w)
+			if most := &errands[i].maxBytes; *most > 0 && (w.MaxBytes == 0 || w.MaxBytes > *most) {
+				*most = w.MaxBytes
+			}
 		case len(errands) < maxStores:
-			errands = append(errands, errand{into: w.Into, wants: []Want{w}})
+			errands = append(errands, errand{into: w.Into, wants: []Want{w}, maxBytes: w.MaxBytes})
 		}
 	}
 	for i := range errands {
@@ -198,7 +203,8 @@ func (h *Hunter) recordRedirect(w queue.Work, to string) {
 
 // into has git fetch objects. Git has a moment longer than the server, so that it can
 // say what went wrong.
-func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []string) ([]string, error) {
+func (h *Hunter) into(ctx context.Context, s *session, a errand) ([]string, error) {
+	into := a.into
 	ctx, cancel := context.WithTimeoutCause(ctx, h.cfg.Limits.Whole+time.Minute, errTime)
 	defer cancel()
 	format, err := into.Format(ctx)
@@ -209,6 +215,10 @@ func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []st
 	s.scan = func() *gitrepo.PackScan { return into.ScanPack(format, false) }
 	s.mu.Unlock()
 	before := s.bytes.Load() // the session may be of several fetches
+	s.quota.Store(0)
+	if a.maxBytes > 0 {
+		s.quota.Store(before + a.maxBytes)
+	}
 	domain, store := "domain "+s.domain, "store "+into.Store()
 	return into.Fetch(ctx, gitrepo.Source{
 		URL:      s.url(),
@@ -223,7 +233,7 @@ func (h *Hunter) into(ctx context.Context, s *session, into Repository, ids []st
 			}
 			return nil
 		},
-	}, ids...)
+	}, a.ids...)
 }
 
 // logOutcome logs how a request ended.
@@ -356,7 +366,7 @@ func outcomeOf(err error) uint32 {
 	switch {
 	case errors.As(err, &status):
 		return OutcomeOfStatus(status.status)
-	case errors.As(err, &moved):
+	case errors.As(err, &moved), errors.Is(err, errQuota):
 		return abi.OutcomeNotFound
 	case errors.As(err, &refused), errors.Is(err, errPrivate):
 		return abi.OutcomeRefused

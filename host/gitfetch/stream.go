@@ -40,8 +40,11 @@ func (s *session) pass(w http.ResponseWriter, resp *http.Response, contentType s
 		n, err := resp.Body.Read(buf)
 		if n > 0 {
 			watch.moved(n)
-			if s.bytes.Add(int64(n)) > s.proxy.limits.Bytes {
+			switch all, quota := s.bytes.Add(int64(n)), s.quota.Load(); {
+			case all > s.proxy.limits.Bytes:
 				return errBytes
+			case quota > 0 && all > quota:
+				return errQuota
 			}
 			if err := counter.read(buf[:n]); err != nil {
 				return err

@@ -103,10 +103,30 @@ type Push struct {
 	// when all refs are in place: then git may append little.
 	Author string
 
+	// Room is set by Authorize: how many bytes the push may add. Nil is no limit.
+	Room *Room
+
+	Stored  int64            // for Confirm: bytes that its pack takes on disk
+	Charged bool             // set by Confirm: these bytes count for the repository already
 	Changed bool             // for PushDone: the refs are as the push says, or may be after a failure
 	inPlace []host.RefUpdate // those that changed nothing
 	Removes []string         // set by Confirm: refs that go with the push though it does not name them
 	Note    string           // of Confirm and PushDone: message to the client with its success; empty for none
+}
+
+// Room is how many bytes a push may add to the disk.
+type Room struct {
+	Bytes  int64
+	Reason string           // for a push that adds more
+	Limits host.UsageLimits // from which it follows
+}
+
+// refusal returns why a push that adds this many bytes is refused, nil if it is not.
+func (r *Room) refusal(bytes int64) error {
+	if r == nil || bytes <= r.Bytes {
+		return nil
+	}
+	return &Refusal{Reason: r.Reason, unpack: true}
 }
 
 // Pushes decides on pushes. A *Refusal that it returns is sent to the client, and

@@ -290,6 +290,13 @@ func (h *Handler) receivePack(task *gitrepo.Task, in *body, c *commands, q *gitr
 		settle()
 		return q.Check(work)
 	}
+	if room := push.Room; room != nil {
+		if err := room.refusal(1); err != nil {
+			close(in.feeding)
+			return err
+		}
+		in.bound(room.Bytes, room.refusal(room.Bytes+1))
+	}
 	progress := io.Writer(v)
 	if c.quiet || c.sideband == 0 {
 		progress = nil
@@ -343,6 +350,10 @@ func (h *Handler) receivePack(task *gitrepo.Task, in *body, c *commands, q *gitr
 			h.disk.refuse(push.Client.Addr)
 		}
 		return push.refusedPack(refused)
+	}
+	if err == nil {
+		push.Stored, _ = q.Stored()
+		err = push.Room.refusal(push.Stored)
 	}
 	if err == nil {
 		err = h.disk.charge(q, push)

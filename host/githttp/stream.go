@@ -30,6 +30,7 @@ type body struct {
 	plain     io.Reader // raw, inflated
 	read      int64     // of plain
 	remaining int64     // that may still come of it
+	over      error     // if more comes
 	stall     time.Duration
 	waited    time.Duration // for the bytes below
 	moved     int           // since waited began
@@ -48,7 +49,7 @@ type body struct {
 type counter interface{ Add(float64) }
 
 func (h *Handler) openBody(w http.ResponseWriter, r *http.Request, limit int64) (*body, error) {
-	b := &body{rc: http.NewResponseController(w), raw: r.Body, remaining: limit, stall: h.limits.Stall, in: h.metrics.received}
+	b := &body{rc: http.NewResponseController(w), raw: r.Body, remaining: limit, over: errTooLarge, stall: h.limits.Stall, in: h.metrics.received}
 	switch r.Header.Get("Content-Encoding") {
 	case "", "identity":
 		b.plain = rawBody{b}
@@ -104,7 +105,14 @@ func (b *body) ended() bool {
 	return b.done
 }
 
-// Read fails with errTooLarge where the bound is passed.
+// bound lets at most these bytes more come. If more come, reads fail with an error.
+func (b *body) bound(bytes int64, over error) {
+	if bytes < b.remaining {
+		b.remaining, b.over = max(bytes, 0), over
+	}
+}
+
+// Read fails where the bound is passed.
 func (b *body) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
@@ -116,7 +124,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.plain.Read(p)
 	b.read += int64(n)
 	if b.remaining -= int64(n); b.remaining < 0 {
-		n, err = n-1, errTooLarge
+		n, err = n-1, b.over
 	}
 	b.err = err
 	return n, err

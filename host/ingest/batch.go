@@ -28,6 +28,8 @@ type batch struct {
 	networks  map[host.ID]netip.Prefix // that sent what was held
 	brought   []*host.Item             // first copies of events from clients
 	vanished  bool                     // somebody asked to vanish
+
+	used map[host.UsageKey]host.Usage // of authors near their limits, with what the batch has written
 }
 
 type answer struct {
@@ -112,6 +114,10 @@ func (b *batch) refuse(e *entry) {
 // write stores an event, or puts it into purgatory.
 func (b *batch) write(e *entry) {
 	a := answer{entry: e, written: true}
+	if over := b.overQuota(e); over != nil {
+		b.answers = append(b.answers, answer{entry: e, verdict: *over})
+		return
+	}
 	if b.open() {
 		event, now := e.accepted(), b.w.cfg.Now().Unix()
 		var out host.Outcome
@@ -126,6 +132,7 @@ func (b *batch) write(e *entry) {
 			a.verdict = host.Verdict{Code: out.Code, Reason: withNote(out, e.note)}
 			b.changed(out.Removed)
 			b.changedHeld(out.Held)
+			b.use(event, &out)
 			if out.Code == host.Stored {
 				b.stored(event, out.Seq)
 			}
@@ -290,6 +297,7 @@ func (w *writer) answer(a answer) {
 		}
 		w.metrics.answered(a)
 		w.logFailure(a)
+		a.verdict.End = a.entry.end
 		a.entry.item.Done(a.verdict, a.err)
 	})
 }
@@ -337,6 +345,7 @@ func (b *batch) release(e *entry) {
 		if out, b.err = b.tx.Release(r.release, b.w.cfg.Now().Unix()); b.err == nil {
 			r.released = out.Events
 			b.storedHeld(out.Events)
+			b.used = nil // read it again
 			// Among them may be what another of these events replaced.
 			b.changed(out.Removed)
 			b.changedHeld(out.Held)

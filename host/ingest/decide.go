@@ -16,6 +16,8 @@ type decision struct {
 	note   string              // for the sender of what is stored or held
 	event  *host.Event         // with its audience; nil if it is for everybody
 	asked  uint64              // version of the audiences
+	quota  authorQuota         // that the writer checks again
+	end    bool                // the connection of the client is to end
 	err    error               // the host failed
 	reads  host.Reads          // what the decision rests on
 	waited string              // the module that it waited for longest
@@ -28,9 +30,10 @@ type decision struct {
 //  3. barred: the operator's moderation log;
 //  4. refuseEarly: purgatory has room, if the event may have to wait there;
 //  5. Policy.Admit: the modules;
-//  6. hold: how the event waits, if a module holds it;
-//  7. audience: who may receive the event;
-//  8. stateNote: what the answer says of the refs of a state.
+//  6. withinLimits: the bytes that the author may have, if a module limits them;
+//  7. hold: how the event waits, if a module holds it;
+//  8. audience: who may receive the event;
+//  9. stateNote: what the answer says of the refs of a state.
 //
 // All of them read facts through one reader, which notes the reads: the decision holds as
 // long as the facts do. decide is called again for an entry whose facts have changed. It
@@ -77,6 +80,10 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 	p.metrics.decision.Observe(p.cfg.Now().Sub(now).Seconds())
 	if err != nil {
 		e.err = err
+		return
+	}
+	e.end = ruling.End
+	if e.verdict, e.err = p.withinLimits(ctx, e, &ruling, facts); e.verdict != nil || e.err != nil {
 		return
 	}
 	switch ruling.Action {

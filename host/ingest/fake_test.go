@@ -174,6 +174,41 @@ func (tx *memoryTx) SweepHeld(now int64, limit int) (changes []host.HeldChange, 
 	return changes, nil
 }
 
+func (tx *memoryTx) AuthorUsage(author host.PubKey) (u host.Usage, err error) {
+	tx.m.mu.Lock()
+	defer tx.m.mu.Unlock()
+	u = tx.m.usageLocked(author)
+	for _, e := range tx.added {
+		if e.PubKey == author {
+			u.Add(host.Usage{Events: 1, Bytes: int64(len(e.JSON))})
+		}
+	}
+	for _, e := range tx.removed {
+		if e.PubKey == author {
+			u.Add(host.Usage{Events: -1, Bytes: -int64(len(e.JSON))})
+		}
+	}
+	return u, nil
+}
+
+func (m *memory) usageLocked(author host.PubKey) (u host.Usage) {
+	for _, e := range m.events {
+		if e.PubKey == author {
+			u.Add(host.Usage{Events: 1, Bytes: int64(len(e.JSON))})
+		}
+	}
+	return u
+}
+
+func (m *memory) Usage(_ context.Context, keys ...host.UsageKey) (list []host.Usage, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, key := range keys {
+		list = append(list, m.usageLocked(key.PubKey()))
+	}
+	return list, nil
+}
+
 func (tx *memoryTx) TakeDown(t host.Takedown, _ int64) (out host.TakedownOutcome, err error) {
 	tx.m.mu.Lock()
 	defer tx.m.mu.Unlock()

@@ -73,6 +73,9 @@ type Tx interface {
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
 	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
 
+	// AuthorUsage returns how much of the store an author takes, with the changes of the transaction.
+	AuthorUsage(author host.PubKey) (host.Usage, error)
+
 	// TakeDown hides, purges or shows events.
 	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
 

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sort"
 
@@ -17,6 +18,9 @@ type view struct {
 	held   host.HeldFacts
 	open   []change // shared; never changed
 }
+
+// errNoUsage is why nobody can read how much of the store an author takes.
+var errNoUsage = errors.New("the facts have no usage")
 
 // reader returns the reader of one decision. A worker that waits for a fact gives up its turn.
 func (v *view) reader(turn host.Turn) *host.FactReader {
@@ -55,6 +59,14 @@ func (v *view) Held(ctx context.Context, id host.ID) ([]byte, error) {
 		return c.text(), nil
 	}
 	return v.held.Held(ctx, id)
+}
+
+// Usage implements [host.UsageFacts]. It is that of what is committed.
+func (v *view) Usage(ctx context.Context, keys ...host.UsageKey) ([]host.Usage, error) {
+	if facts, ok := v.stored.(host.UsageFacts); ok {
+		return facts.Usage(ctx, keys...)
+	}
+	return nil, errNoUsage
 }
 
 func (v *view) Query(ctx context.Context, f host.Filter) ([][]byte, error) {

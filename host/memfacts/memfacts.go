@@ -12,8 +12,12 @@ import (
 	"talon/host"
 )
 
-// Facts are stored and held events. The zero value has none. Facts implement [host.RepoFacts].
-type Facts struct{ stored, held list }
+// Facts are stored and held events, and usage. The zero value has none. Facts implement
+// [host.RepoFacts] and [host.UsageFacts].
+type Facts struct {
+	stored, held list
+	usage        map[string]host.Usage // by the names of keys; others take their stored events
+}
 
 // New returns facts about stored and held events. The events have their texts.
 func New(stored, held []*host.Event) *Facts {
@@ -25,7 +29,35 @@ func (f *Facts) With(stored, held []*host.Event) *Facts {
 	if len(stored) == 0 && len(held) == 0 {
 		return f
 	}
-	return New(slices.Concat(stored, f.stored.events), slices.Concat(held, f.held.events))
+	return New(slices.Concat(stored, f.stored.events), slices.Concat(held, f.held.events)).WithUsage(f.usage)
+}
+
+// WithUsage returns facts in which authors and repositories take this much, by the names of their
+// keys: see [host.UsageKey.Name].
+func (f *Facts) WithUsage(usage map[string]host.Usage) *Facts {
+	if len(usage) == 0 {
+		return f
+	}
+	more := *f
+	more.usage = usage
+	return &more
+}
+
+// Usage implements [host.UsageFacts].
+func (f *Facts) Usage(_ context.Context, keys ...host.UsageKey) ([]host.Usage, error) {
+	list := make([]host.Usage, len(keys))
+	for i, key := range keys {
+		if u, ok := f.usage[key.Name()]; ok {
+			list[i] = u
+			continue
+		}
+		for _, e := range f.stored.events {
+			if of, _ := host.UsageOfEvent(e); of == key || host.UsageOfAuthor(e.PubKey) == key {
+				list[i].Add(host.Usage{Events: 1, Bytes: int64(len(e.JSON))})
+			}
+		}
+	}
+	return list, nil
 }
 
 // Get implements [host.Facts].

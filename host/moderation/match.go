@@ -2,6 +2,7 @@ package moderation
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"talon/host"
@@ -174,6 +175,27 @@ func (l *Log) aboutTarget(owner host.PubKey, identifier string, now int64, actio
 		}
 	}
 	return nil
+}
+
+// Allowed reports whether the operator excepts something from the rules of modules. A member is the
+// 32 bytes of an author or an event, the text of an address, or kind:NUMBER.
+func (l *Log) Allowed(member []byte, now int64) bool {
+	if !l.any.Load() {
+		return false
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if len(member) == len(key{}.id) {
+		id := [32]byte(member)
+		return l.byTarget[key{class: Author, id: id}].row(Allow, now) != nil || l.byTarget[key{class: Event, id: id}].row(Allow, now) != nil
+	}
+	if number, ok := strings.CutPrefix(string(member), "kind:"); ok {
+		n, err := strconv.ParseUint(number, 10, 16)
+		t := KindTarget(host.Kind(n))
+		return err == nil && l.byTarget[keyOf(&t)].row(Allow, now) != nil
+	}
+	addr, err := netip.ParseAddr(string(member))
+	return err == nil && l.network(addr.Unmap().WithZone(""), Allow, now) != nil
 }
 
 // Address returns the row that bans an address, nil for none. Of several it is that of the

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+
+	"talon/host"
 )
 
 // scanned is Log.Address by a scan of all rules.
@@ -87,4 +89,30 @@ func BenchmarkAddress(b *testing.B) {
 			scanned(&l, addr, 1)
 		}
 	})
+}
+
+// TestAllowed finds what the operator allows, by the names that modules have for it.
+func TestAllowed(t *testing.T) {
+	var l Log
+	id, author := host.ID{1}, host.PubKey{2}
+	row := func(n int64, a Action, target Target, until int64) Row {
+		return Row{Number: n, UID: "u", At: 10, Action: a, Target: target, Until: until}
+	}
+	l.Apply([]Row{
+		row(1, Allow, EventTarget(id), 0), row(2, Allow, AuthorTarget(author), 50), row(3, Allow, KindTarget(30023), 0),
+		row(4, Allow, NetworkTarget(netip.MustParsePrefix("192.0.2.0/24")), 0), row(5, Ban, AuthorTarget(host.PubKey{3}), 0),
+		row(6, Allow, KindTarget(7), 0), row(7, Unallow, KindTarget(7), 0),
+	})
+	for member, want := range map[string]bool{
+		string(id[:]): true, string(author[:]): true, string(make([]byte, 32)): false, "\x03" + string(make([]byte, 31)): false,
+		"kind:30023": true, "kind:1": false, "kind:7": false, "kind:95559": false, "kind:": false,
+		"192.0.2.7": true, "::ffff:192.0.2.7": true, "198.51.100.1": false, "": false, "x": false,
+	} {
+		if got := l.Allowed([]byte(member), 20); got != want {
+			t.Errorf("%q: %v, want %v", member, got, want)
+		}
+	}
+	if l.Allowed(author[:], 50) {
+		t.Error("a row whose time is over still allows")
+	}
 }

@@ -92,7 +92,7 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 		}
 		o.Sets = g.sets
 	}
-	o.Sets = hostSets{sidecar: o.Sets, known: r.o.Known}
+	o.Sets = hostSets{sidecar: o.Sets, known: r.o.Known, allowed: r.o.Allowed}
 	if g.module, err = guest.Load(ctx, s.wasm, o); err != nil {
 		return nil, err
 	}

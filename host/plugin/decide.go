@@ -87,6 +87,7 @@ func (r *Registry) decide(ctx context.Context, w *workspace, none host.Ruling) (
 	if t.ruling.Action == host.Pass {
 		t.ruling, t.by = none, nil
 	}
+	t.limit()
 	askShadows(ctx, t)
 	switch {
 	case q.function == guest.Audience:

@@ -44,3 +44,37 @@ func TestSetOfKnownPeople(t *testing.T) {
 	w.change("none.txt", nil)
 	from(refused, host.PubKey(alice.PubKey))
 }
+
+// TestSetOfAllowed: what the operator allows in the moderation log is not refused by lists, and has
+// no limits of rate.
+func TestSetOfAllowed(t *testing.T) {
+	w := newWorld(t)
+	allowed := ""
+	w.o.Allowed = func(member []byte) bool { return string(member) == allowed }
+	w.drop("open.wasm", accepting("1").wasm(t))
+	for name, settings := range map[string]string{"lists": "deny_words = ['spam']", "rate": "per_address_events_per_minute = 2\nper_address_events_burst = 1"} {
+		module, err := os.ReadFile(filepath.Join(plugintest.Build(t, "plugins/"+name), name+".wasm"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.drop(name+".wasm", module)
+		w.drop(name+".toml", []byte("[config]\n"+settings+"\n"))
+	}
+	w.mustOpen()
+	alice := testkit.NewSigner(1)
+	send := func(want, text string) {
+		t.Helper()
+		it := &host.Item{Event: alice.Event(1, now, text), Source: &host.Source{Addr: netip.MustParseAddr("192.0.2.1")}}
+		if got := w.ruled(it); got != want {
+			t.Errorf("%q with %q allowed: %s, want %s", text, allowed, got, want)
+		}
+	}
+	send("lists reject deny-word", "spam")
+	send("rate reject address-events", "spam")
+	for _, allowed = range []string{string(alice.PubKey[:]), "192.0.2.1"} {
+		send("open accept v1", "spam")
+		send("open accept v1", "spam")
+	}
+	allowed = "192.0.2.2"
+	send("rate reject address-events", "hello")
+}

@@ -42,7 +42,7 @@ func (s *liner) line(t *trace) (_ *manifest.Decision, fits bool) {
 		}
 	}
 	slices.Sort(n.unseen)
-	l.Sets, l.Unseen = n.sets, n.unseen
+	l.Sets, l.Usage, l.Unseen = n.sets, n.usage, n.unseen
 	return l, true
 }
 
@@ -97,6 +97,7 @@ func (s *liner) addAnswer(l *manifest.Decision, t *trace) bool {
 		r.Module = s.plugin
 	}
 	l.Want, l.By = manifest.VectorWant{Action: r.Action.String(), Rule: r.Rule, Reason: r.Reason}, r.Module
+	l.Want.MaxAuthorBytes, l.Want.MaxRepositoryBytes, l.Want.End = r.Limits.Author, r.Limits.Repository, r.End
 	if a := r.Audience; a != nil {
 		l.Want.Keys, l.Want.Set = manifest.Keys(a.Keys), ownSet(a.Set)
 	}
@@ -130,7 +131,7 @@ func filterOf(f *host.Filter) manifest.VectorFilter {
 
 func pushOf(p *host.Push) *manifest.VectorPush {
 	to := &manifest.VectorPush{
-		Repo: p.Repo.String(), Maintainers: manifest.Keys(p.Maintainers), Bytes: p.Bytes, Stored: p.Stored, PRs: p.PRs,
+		Repo: p.Repo.String(), Maintainers: manifest.Keys(p.Maintainers), Bytes: p.Bytes, Stored: p.Stored, PRs: p.PRs, Fetch: p.Fetch,
 	}
 	for _, u := range p.Updates {
 		to.Updates = append(to.Updates, manifest.VectorUpdate(u))

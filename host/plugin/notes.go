@@ -8,6 +8,7 @@ import (
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/sdk/abi/manifest"
 )
 
 // notes are what was read for one decision.
@@ -15,7 +16,8 @@ type notes struct {
 	stored, held events
 	referenced   []string            // ids and addresses that stored events name
 	sets         map[string][]string // members among those that were asked about
-	unseen       []string            // capabilities whose answers no line can say
+	usage        map[string]manifest.VectorUsage
+	unseen       []string // capabilities whose answers no line can say
 	bytes        int
 	overflow     bool // more was read than is kept
 }
@@ -55,6 +57,8 @@ func (n *notes) add(plugin string, facts *host.FactReader) {
 			n.reference(a.Referenced)
 		case a.Capability != "":
 			n.use(a.Capability)
+		case a.UsageOf.Class != 0:
+			n.used(a.UsageOf.Name(), a.Usage)
 		case a.Set != "":
 			n.contained(a.Set, a.Member, a.Contained)
 		}
@@ -68,6 +72,25 @@ func (n *notes) reference(idOrAddress string) {
 		n.referenced = append(n.referenced, idOrAddress)
 		n.bytes += len(idOrAddress)
 	}
+}
+
+// maxUsages is as many authors and repositories as a vector may name the usage of.
+const maxUsages = 64
+
+// used notes how much of the store an author or a repository takes.
+func (n *notes) used(name string, u host.Usage) {
+	_, there := n.usage[name]
+	switch {
+	case n.full():
+		return
+	case !there && len(n.usage) == maxUsages:
+		n.use("usage.get")
+		return
+	case n.usage == nil:
+		n.usage = make(map[string]manifest.VectorUsage)
+	}
+	n.usage[name] = manifest.VectorUsage(u)
+	n.bytes += len(name)
 }
 
 // withReferences returns the stored events, and a stand-in for each that was not read and of

@@ -52,6 +52,10 @@ type Options struct {
 	// such set.
 	Known func(host.PubKey) bool
 
+	// Allowed reports whether the operator excepts a member from the rules of modules, for the set
+	// "allowed". See [talon/host/moderation.Log.Allowed]. Nil: there is no such set.
+	Allowed func(member []byte) bool
+
 	Service host.Service // how the relay is reached from outside, for every plugin
 
 	Decisions int // that Why remembers

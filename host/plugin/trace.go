@@ -36,6 +36,18 @@ type answer struct {
 // settle makes an answer the decision.
 func (t *trace) settle(a *answer) { t.ruling, t.by, t.fuel = a.ruling, a.by, a.fuel }
 
+// limit adds to the decision the limits of all that decide, the strictest of each, and whether one
+// of them ends the connection. REQUIRES: those in shadow mode have not been asked.
+func (t *trace) limit() {
+	for i := range t.answers {
+		r := &t.answers[i].ruling
+		t.ruling.Limits, t.ruling.End = t.ruling.Limits.Stricter(r.Limits), t.ruling.End || r.End
+	}
+	if t.ruling.Action != host.Pass && t.ruling.Action != host.Accept && t.ruling.Action != host.Hold {
+		t.ruling.Limits = host.UsageLimits{}
+	}
+}
+
 // opinions are the answers of the plugins in shadow mode.
 func (t *trace) opinions() []answer { return t.answers[t.asked+len(t.hosts):] }
 

@@ -11,7 +11,7 @@ import (
 type closeCause uint8
 
 func (c closeCause) String() string {
-	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "limited", "idle", "crowded", "yielded", "banned", "shutdown", "panic"}[c]
+	return [cuts]string{"peer", "protocol", "size", "garbage", "slow", "limited", "idle", "crowded", "yielded", "banned", "policy", "shutdown", "panic"}[c]
 }
 
 // statusTryAgain is of the registry that RFC 6455 began: the server is overloaded.
@@ -59,6 +59,7 @@ const (
 	cutCrowded                    // long messages of all connections together are too large
 	cutYielded                    // was idle longest, and others need its place
 	cutBanned                     // by the operator
+	cutPolicy                     // a policy ended it
 	cutShutdown
 	cutPanic
 	cuts

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gobwas/ws"
+
 	"talon/host"
 	"talon/host/wire"
 )
@@ -129,7 +131,15 @@ func (c *conn) permit(ctx context.Context, verb host.QueryVerb, m *wire.Message)
 	}
 	c.relay.metrics.refusedQueries[refused].Inc()
 	c.refuseQuery(m, why)
+	if err == nil && ruling.End {
+		c.endByPolicy(why)
+	}
 	return false
+}
+
+// endByPolicy ends the connection after what is queued, since a policy says so.
+func (c *conn) endByPolicy(reason string) {
+	c.closeWith(&closeReason{cause: cutPolicy, code: ws.StatusPolicyViolation, reason: strings.ToValidUTF8(reason[:min(len(reason), closeText)], "")})
 }
 
 // policyFailed returns the client's message for an error of the policy.

@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gobwas/ws"
+
 	"talon/host"
 	"talon/host/wire"
 )
@@ -294,5 +296,27 @@ func TestNoPolicyCostsNothing(t *testing.T) {
 	conn = w.relay.all()[0]
 	if n := testing.AllocsPerRun(100, func() { conn.permit(ctx, host.QueryReq, m) }); n > 6 {
 		t.Errorf("%v allocations with a policy", n)
+	}
+}
+
+// TestPolicyEnds: a policy ends a connection, and the client gets its answer before.
+func TestPolicyEnds(t *testing.T) {
+	w := newWorld(t, policy(&fakePolicy{query: func(context.Context, *host.Query) (host.Ruling, error) {
+		return host.Ruling{Action: host.Reject, Reason: "rate-limited: go away", End: true}, nil
+	}}))
+	w.ingest.decide = func(*host.Item) (host.Verdict, error) {
+		return host.Verdict{Code: host.Rejected, Reason: "blocked: go away", End: true}, nil
+	}
+	note := event(1, 1, 1000, "hello")
+	for _, test := range []struct{ send, answer, reason string }{
+		{eventMessage(note), okMessage(note, `false,"blocked: go away"`), "blocked: go away"},
+		{`["REQ","a",{"kinds":[1]}]`, `["CLOSED","a","rate-limited: go away"]`, "rate-limited: go away"},
+	} {
+		c := w.connect(nil)
+		c.expect(`["AUTH","…"]`)
+		c.ask(test.send, test.answer)
+		if code, text := c.closed(); code != ws.StatusPolicyViolation || text != test.reason {
+			t.Errorf("%s: closed with %d %q", test.send, code, text)
+		}
 	}
 }

@@ -171,6 +171,9 @@ func (c *conn) answer(e *host.Event, size int, v host.Verdict, err error) {
 	}
 	text := wire.AppendOK(make([]byte, 0, 84+len(v.Reason)), e.ID.String(), v.OK(), v.Reason)
 	c.send(outOK, text)
+	if v.End {
+		c.endByPolicy(v.Reason)
+	}
 }
 
 // answered notes that one more event of size bytes is in flight no more.

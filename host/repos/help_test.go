@@ -30,6 +30,7 @@ var alice, bob, carol, eve = testkit.NewSigner(1), testkit.NewSigner(2), testkit
 type holdsRepos struct {
 	disk     *Disk
 	refusing atomic.Pointer[string] // why pushes are refused
+	limits   atomic.Pointer[host.UsageLimits]
 }
 
 func (p *holdsRepos) Admit(ctx context.Context, it *host.Item, _ *host.FactReader, _ int64) (host.Ruling, error) {
@@ -52,7 +53,11 @@ func (p *holdsRepos) Push(context.Context, *host.Push) (host.Ruling, error) {
 	if why := p.refusing.Load(); why != nil {
 		return host.Ruling{Action: host.Reject, Reason: *why}, nil
 	}
-	return host.Ruling{Action: host.Pass}, nil
+	ruling := host.Ruling{Action: host.Pass}
+	if limits := p.limits.Load(); limits != nil {
+		ruling.Limits = *limits
+	}
+	return ruling, nil
 }
 
 // storeFacts is a store as the daemon gives it to a reconciler.

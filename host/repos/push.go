@@ -26,11 +26,16 @@ func (f *Reconciler) Authorize(ctx context.Context, push *githttp.Push) error {
 	if c.ask == nil {
 		return err
 	}
-	if byPolicy := f.askPolicy(ctx, push, c.ask); byPolicy != nil && (err == nil || isRefusal(byPolicy)) {
+	limits, byPolicy := f.askPolicy(ctx, push, c.ask)
+	c.limits = limits
+	if byPolicy != nil && (err == nil || isRefusal(byPolicy)) {
 		err = byPolicy
 	}
 	if err == nil {
 		err = f.unknownPulls(ctx, push, c)
+	}
+	if err == nil {
+		err = f.setRoom(ctx, push, c)
 	}
 	if err != nil {
 		if isRefusal(err) {
@@ -176,7 +181,10 @@ func (f *Reconciler) Confirm(ctx context.Context, push *githttp.Push) error {
 			return err
 		}
 	}
-	return f.note(ctx, c.place, push)
+	if err := f.note(ctx, c.place, push); err != nil {
+		return err
+	}
+	return f.charge(ctx, c.place, push)
 }
 
 func isRefusal(err error) bool { return errors.As(err, new(*githttp.Refusal)) }
@@ -189,7 +197,8 @@ type checked struct {
 	rest    []string       // what the state of the push still lacks after it
 	removes []string       // refs that the state of the push does not have, and that the push does not name
 	refs    gitrepo.Refs   // of the repository
-	held    bool           // the announcement of the repository is in purgatory
+	limits  host.UsageLimits
+	held    bool // the announcement of the repository is in purgatory
 }
 
 // checkUpdates asks GRASP's rules about a push.
@@ -356,32 +365,32 @@ func refusal(answer *grasp.Answer) *githttp.Refusal {
 	return r
 }
 
-// askPolicy asks the policies about a push.
-func (f *Reconciler) askPolicy(ctx context.Context, push *githttp.Push, ask *host.Push) error {
+// askPolicy asks the policies about a push. It returns what they let the repository take.
+func (f *Reconciler) askPolicy(ctx context.Context, push *githttp.Push, ask *host.Push) (host.UsageLimits, error) {
 	there, err := push.Repo.Exists()
 	if err != nil {
-		return err
+		return host.UsageLimits{}, err
 	}
 	if there {
 		mine, shared, err := push.Repo.Size()
 		if err != nil {
-			return err
+			return host.UsageLimits{}, err
 		}
 		ask.Stored = mine + shared
 	}
 	ruling, err := f.cfg.Policy.Push(ctx, ask)
 	if err != nil {
-		return fmt.Errorf("ask the policies about a push: %w", err)
+		return host.UsageLimits{}, fmt.Errorf("ask the policies about a push: %w", err)
 	}
 	switch ruling.Action {
 	case host.Pass, host.Accept:
-		return nil
+		return ruling.Limits, nil
 	}
 	reason := ruling.Reason
 	if reason == "" {
 		reason = "this push is not welcome here"
 	}
-	return &githttp.Refusal{Reason: unauthorised + reason}
+	return host.UsageLimits{}, &githttp.Refusal{Reason: unauthorised + reason}
 }
 
 // makeForPush makes a repository that has no folder yet. REQUIRES: the lock.
@@ -434,6 +443,9 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 	f.pushing.add(p, -1)
 	if push.Changed && push.Repo.NeedsRepack() {
 		f.jobs.enqueue(repacking(p), task{})
+	}
+	if push.Charged && !push.Changed {
+		f.jobs.enqueue(measuring(p.Repo), task{}) // what was charged is not there
 	}
 	done := f.jobs.enqueue(p, task{ids: pushedPulls(push), newObjects: push.Changed, urgent: true})
 	select {

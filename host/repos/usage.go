@@ -3,11 +3,17 @@ package repos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 
 	"talon/host"
+	"talon/host/gitfetch"
+	"talon/host/githttp"
 	"talon/host/gitrepo"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 // Usages keeps how many bytes of git data repositories have.
@@ -38,6 +44,101 @@ func (f *Reconciler) measure(ctx context.Context, repo grasp.Repo) error {
 		return err
 	}
 	return f.cfg.Store.SetGitUsage(ctx, key, bytes, host.UsageLimits{})
+}
+
+// limitWants notes how many bytes may be fetched for a repository: for its states, and for pull
+// requests, which strangers write. The policies say it as for a push.
+func (f *Reconciler) limitWants(ctx context.Context, p location, maintainers []grasp.PubKey, states, pulls []gitfetch.Want) error {
+	if len(states)+len(pulls) == 0 {
+		return nil
+	}
+	ruling, err := f.cfg.Policy.Push(ctx, &host.Push{
+		Client: &host.Client{}, Repo: p.address(), PRs: p.prs, Maintainers: host.PubKeys(maintainers), Fetch: true,
+	})
+	if err != nil {
+		return fmt.Errorf("ask the policies about a fetch: %w", err)
+	}
+	for _, part := range []struct {
+		wants    []gitfetch.Want
+		stranger bool
+	}{{states, false}, {pulls, true}} {
+		room, err := f.room(ctx, p, ruling.Limits, part.stranger)
+		if err != nil {
+			return err
+		}
+		for i := range part.wants {
+			if w := &part.wants[i]; room != nil {
+				w.MaxBytes, w.Full = room.Bytes, room.Bytes == 0
+			}
+		}
+	}
+	return nil
+}
+
+// setRoom notes how many bytes a push may add.
+func (f *Reconciler) setRoom(ctx context.Context, push *githttp.Push, c checked) (err error) {
+	push.Room, err = f.room(ctx, c.place, c.limits, !byMaintainer(push, c.ask.Maintainers))
+	return err
+}
+
+// room returns how many bytes a repository may get, nil for no limit. Git data counts for the
+// owner of the repository.
+//
+// Anybody can push the branch of a pull request. What no maintainer signed may use three quarters
+// of a limit, so that strangers cannot fill it for maintainers.
+func (f *Reconciler) room(ctx context.Context, p location, limits host.UsageLimits, stranger bool) (*githttp.Room, error) {
+	repository, ok := host.UsageOfRepository(host.PubKey(p.PubKey), p.Identifier)
+	if limits == (host.UsageLimits{}) || !ok {
+		return nil, nil
+	}
+	if stranger {
+		limits.Author -= limits.Author / 4
+		limits.Repository -= limits.Repository / 4
+	}
+	used, err := f.cfg.Store.Usage(ctx, repository, host.UsageOfAuthor(repository.PubKey()))
+	if err != nil {
+		return nil, err
+	}
+	room := &githttp.Room{Bytes: math.MaxInt64, Limits: limits}
+	for _, part := range []struct {
+		what        string
+		used, limit int64
+	}{
+		{"the git data of this repository takes", used[0].Git, limits.Repository},
+		{"the events and git data of its owner take", used[1].Total(), limits.Author},
+	} {
+		if left := part.limit - part.used; part.limit > 0 && left < room.Bytes {
+			room.Bytes, room.Reason = max(left, 0), "over quota: "+host.QuotaText(part.what, part.used, part.limit)+", and this push adds more than is left"
+		}
+	}
+	return room, nil
+}
+
+// byMaintainer reports whether a maintainer has asked for a push: the owner, by a state, or the
+// author of a pull request who is one.
+func byMaintainer(push *githttp.Push, maintainers []host.PubKey) bool {
+	return push.Author == githttp.OwnerOf(push.Repo) ||
+		slices.ContainsFunc(maintainers, func(p host.PubKey) bool { return push.Author == nip19.EncodeNpub(p) })
+}
+
+// charge counts the bytes of a push for the repository, if it has a limit: pushes to other
+// repositories of the owner may have come since. The measure after the push corrects them.
+// REQUIRES: the lock of the repository.
+func (f *Reconciler) charge(ctx context.Context, p location, push *githttp.Push) error {
+	repository, ok := host.UsageOfRepository(host.PubKey(p.PubKey), p.Identifier)
+	if push.Room == nil || push.Stored == 0 || !ok {
+		return nil
+	}
+	used, err := f.cfg.Store.Usage(ctx, repository)
+	if err != nil {
+		return err
+	}
+	err = f.cfg.Store.SetGitUsage(ctx, repository, used[0].Git+push.Stored, push.Room.Limits)
+	if errors.Is(err, host.ErrQuota) {
+		return &githttp.Refusal{Reason: push.Room.Reason}
+	}
+	push.Charged = err == nil
+	return err
 }
 
 // usage returns how many bytes of git data a repository has.

@@ -211,6 +211,7 @@ func (s *search) wantedBy(
 		slices.Sort(objects)
 		wants = append(wants, gitfetch.Want{Into: repo, Objects: slices.Compact(objects), URLs: urls, Strangers: strangers})
 	}
+	ofMaintainers := len(wants)
 	pulls, err := s.f.heldPulls(ctx, p.Repo)
 	if err != nil {
 		return nil, err
@@ -226,7 +227,7 @@ func (s *search) wantedBy(
 			wants = append(wants, wantOfPull(repo, pr, urls, strangers))
 		}
 	}
-	return wants, nil
+	return wants, s.f.limitWants(ctx, p, maintainers, wants[:ofMaintainers], wants[ofMaintainers:])
 }
 
 // cloneURLs returns the URLs that announcements by the maintainers name. Strangers are those that

@@ -372,8 +372,26 @@ func (s *Store) usageInTx(key host.UsageKey) (host.Usage, error) {
 	return u, err
 }
 
+// AuthorUsage returns how much of the store an author takes, with the changes of the transaction.
+func (tx *Tx) AuthorUsage(author host.PubKey) (host.Usage, error) {
+	key, w := host.UsageOfAuthor(author), tx.w
+	u, err := w.conn.usage(key)
+	if err != nil {
+		return u, fmt.Errorf("read usage: %w", err)
+	}
+	u.Add(tx.s.usage.changes[key]) // the writer alone changes them
+	u.Add(w.usage.recent[key])
+	u.Add(w.usage.table[key])
+	for _, e := range w.usage.added {
+		if e.PubKey == author {
+			u.Add(host.Usage{Events: 1, Bytes: int64(len(e.JSON))})
+		}
+	}
+	return u, nil
+}
+
 // SetGitUsage notes how many bytes of git data a repository has. More than before is refused with
-// [semantics.ErrQuota] if a limit does not allow it. The owner of the repository has the sum of
+// [host.ErrQuota] if a limit does not allow it. The owner of the repository has the sum of
 // its repositories.
 //
 // It waits for the open [Tx], and the next one waits for it.

@@ -344,8 +344,20 @@ func (q *question) forPRs(pr *grasp.PullRequest) bool {
 
 // Push refuses pushes to a read-only archive and to a repository that the operator denies. The
 // relay checks the rest against the state events. If a repository is at more places than the
-// policy may read, the relay checks all of the push.
+// policy may read, the relay checks all of the push. Limits of bytes hold for each push that is
+// not refused.
 func (s *service) Push(in policy.PushInput) policy.Verdict {
+	if in.Fetch() {
+		return policy.Pass().Within(s.authorBytes, s.repositoryBytes)
+	}
+	v := s.decidePush(in)
+	if v.Action == policy.ActionPass {
+		v = v.Within(s.authorBytes, s.repositoryBytes)
+	}
+	return v
+}
+
+func (s *service) decidePush(in policy.PushInput) policy.Verdict {
 	repo, ok := grasp.ParseRepo(in.Repo())
 	switch {
 	case !ok || !askable(repo.Identifier):

@@ -31,7 +31,16 @@ func main() {}
 
 const kindDeletion = 5 // NIP-09
 
+// Admit decides about an event. The operator's own import has no limit of bytes.
 func (s *service) Admit(in policy.Input) policy.Verdict {
+	v := s.decide(in)
+	if s.authorBytes > 0 && in.Origin() != policy.FromImport {
+		v = v.Within(s.authorBytes, 0)
+	}
+	return v
+}
+
+func (s *service) decide(in policy.Input) policy.Verdict {
 	event := in.Event()
 	if s.rules.Deny.HasAuthor(grasp.PubKey(*event.Author())) {
 		return deniedAuthor
@@ -117,6 +126,8 @@ type service struct {
 	profiles     bool
 	repositories int // most of an author; 0: any number
 
+	authorBytes, repositoryBytes int64 // 0: any number
+
 	quota policy.Verdict // for one more
 
 	own   reader             // of the event that is asked about
@@ -127,6 +138,7 @@ func (s *service) Configure(cfg policy.Config) (err error) {
 	*s = service{
 		readOnly: cfg.Bool("read_only"), profiles: cfg.Bool("profiles"), prs: cfg.Service().PRs,
 		repositories: int(cfg.Int("max_repositories_per_author")),
+		authorBytes:  cfg.Int("max_bytes_per_author"), repositoryBytes: cfg.Int("max_bytes_per_repository"),
 	}
 	s.quota = policy.Reject("blocked", "you have "+strconv.Itoa(s.repositories)+" repositories here, which is as many as one author may have").By("announcement-quota")
 	r := &s.rules
@@ -190,6 +202,16 @@ func (s *service) criteria() string {
 		b.WriteString(strconv.Itoa(s.repositories))
 		b.WriteString(" of one author")
 	}
+	if s.authorBytes > 0 {
+		b.WriteString(", at most ")
+		b.WriteString(bytesText(s.authorBytes))
+		b.WriteString(" of events and git data of one author")
+	}
+	if s.repositoryBytes > 0 {
+		b.WriteString(", at most ")
+		b.WriteString(bytesText(s.repositoryBytes))
+		b.WriteString(" of git data in one repository")
+	}
 	archive := &s.rules.Archive
 	switch {
 	case archive.All:
@@ -228,6 +250,16 @@ func (s *service) curation() string {
 		parts = append(parts, "Repositories that list "+strings.Join(names, ", ")+" are archived.")
 	}
 	return strings.Join(parts, " ")
+}
+
+// bytesText writes a number of bytes in the largest unit that divides it.
+func bytesText(n int64) string {
+	units := [...]string{" bytes", " KiB", " MiB", " GiB", " TiB"}
+	unit := 0
+	for n >= 1024 && n%1024 == 0 && unit < len(units)-1 {
+		n, unit = n/1024, unit+1
+	}
+	return strconv.FormatInt(n, 10) + units[unit]
 }
 
 // maxNamed is how many services the description names.

@@ -8,11 +8,15 @@
 //
 // An event that none of them decides passes to the next policy. So deny beats
 // only, and only beats accept.
+//
+// Deny and only do not concern what the operator allows in the moderation log: authors, events,
+// addresses, and kinds as far as lists of kinds go.
 package main
 
 import (
 	_ "embed"
 	"slices"
+	"strconv"
 	"strings"
 
 	"talon/sdk/policy"
@@ -53,12 +57,12 @@ func (l *lists) Configure(cfg policy.Config) error {
 func (l *lists) Admit(in policy.Input) policy.Verdict {
 	event := in.Event()
 	if l.denying != 0 {
-		if on := l.deny.match(&in, event); on != 0 {
+		if on := withoutAllowed(&in, event, l.deny.match(&in, event)); on != 0 {
 			return l.denied.of(on)
 		}
 	}
 	if l.limiting != 0 {
-		if missing := l.limiting &^ l.only.match(&in, event); missing != 0 {
+		if missing := withoutAllowed(&in, event, l.limiting&^l.only.match(&in, event)); missing != 0 {
 			return l.notListed.of(missing)
 		}
 	}
@@ -68,6 +72,35 @@ func (l *lists) Admit(in policy.Input) policy.Verdict {
 		}
 	}
 	return policy.Pass()
+}
+
+// allowed is the set, kept by the host, of what the operator allows in the moderation log.
+const allowed = "allowed"
+
+// withoutAllowed returns the lists that refuse an event, without those from which the operator
+// excepts it.
+func withoutAllowed(in *policy.Input, e policy.Event, refusing matched) matched {
+	if refusing == 0 {
+		return 0
+	}
+	if yes, _ := in.PubKeyInSet(allowed, *e.Author()); yes {
+		return 0
+	}
+	if yes, _ := in.PubKeyInSet(allowed, policy.PubKey(e.ID())); yes { // ids are looked up like keys
+		return 0
+	}
+	if address := in.Address(); address != "" {
+		if yes, _ := in.InSet(allowed, address); yes {
+			return 0
+		}
+	}
+	if refusing&byKind != 0 {
+		var digits [20]byte
+		if yes, _ := in.InSet(allowed, in.Key("kind:", string(strconv.AppendInt(digits[:0], int64(e.Kind()), 10)))); yes {
+			refusing &^= byKind
+		}
+	}
+	return refusing
 }
 
 // Idle returns admit while all lists are empty.

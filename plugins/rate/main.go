@@ -23,6 +23,12 @@
 // for authors does not protect authors: anybody who sends an author's events uses up the author's
 // share.
 //
+// Nor has what the operator allows in the moderation log: an author, a proven key, an address.
+//
+// With ban_seconds, an address that goes on after many refusals is banned: its connection ends,
+// and all that it sends is refused for that time. Known people with a proven key are not banned
+// for what others of their address do.
+//
 // The host keeps the counts. They outlive a new version of the module and
 // a restart of the relay. There is always room for the bucket of one more address.
 // The bytes of some 25,000 authors a day can be counted in the room that a plugin
@@ -52,6 +58,7 @@ func main() {}
 const (
 	trusted = "trusted" // the set whose members have no limits
 	known   = "known"   // the set of known people, who have buckets of their own
+	allowed = "allowed" // the set of what the operator allows in the moderation log
 )
 
 type rate struct {
@@ -62,6 +69,8 @@ type rate struct {
 	authorBytes    quota
 
 	addressClasses, authorClasses limits
+
+	bans bans
 }
 
 func (r *rate) Configure(cfg policy.Config) (err error) {
@@ -70,6 +79,7 @@ func (r *rate) Configure(cfg policy.Config) (err error) {
 	r.addressQueries = readLimit(cfg, "per_address_queries", "address-queries", "too many queries from your address")
 	r.connections = cfg.Int("per_address_connections")
 	r.authorBytes = newQuota(cfg.Int("per_author_bytes_per_day"))
+	r.bans = newBans(cfg.Int("ban_seconds"), cfg.Int("ban_after"))
 	if r.addressClasses, err = readLimits(cfg, "per_address_class_events", "address-events", "from your address"); err != nil {
 		return err
 	}
@@ -82,10 +92,10 @@ func (r *rate) Idle() (functions []string) {
 	if r.addressEvents.off() && r.authorEvents.off() && r.authorBytes.off() && r.addressClasses.off() && r.authorClasses.off() {
 		functions = append(functions, "admit")
 	}
-	if r.addressQueries.off() {
+	if r.addressQueries.off() && r.bans.off() {
 		functions = append(functions, "query")
 	}
-	if r.connections == 0 {
+	if r.connections == 0 && r.bans.off() {
 		functions = append(functions, "connect")
 	}
 	return functions
@@ -100,19 +110,22 @@ func (r *rate) Admit(in policy.Input) policy.Verdict {
 	event := in.Event()
 	author := event.PubKey()
 	class := kinds.ClassOf(event.Kind())
-	if !r.limits(class) || in.SenderInSet(trusted) {
+	if !r.limits(class) && r.bans.off() || in.SenderInSet(trusted) || in.SenderInSet(allowed) || addressAllowed(in.Facts, in.Address()) {
 		return policy.Pass()
 	}
-	if ofClass := &r.addressClasses[class]; !r.addressEvents.off() || !ofClass.off() {
+	if ofClass := &r.addressClasses[class]; !r.addressEvents.off() || !ofClass.off() || !r.bans.off() {
 		if who, ok := networkOf(in.Address()); ok {
 			if key, ok := in.ProvenInSet(known); ok {
 				who = keyHolder(key)
 			}
+			if r.bans.has(in.Facts, &who) {
+				return r.bans.refusal
+			}
 			if v, ok := r.addressEvents.consume(in.Facts, who.name()); !ok {
-				return v
+				return r.bans.count(in.Facts, &who, v)
 			}
 			if v, ok := ofClass.consume(in.Facts, who.name()); !ok {
-				return v
+				return r.bans.count(in.Facts, &who, v)
 			}
 		}
 	}
@@ -140,6 +153,12 @@ func (r *rate) Query(in policy.QueryInput) policy.Verdict {
 		if yes, _ := in.PubKeyInSet(trusted, it.Key()); yes {
 			return policy.Pass()
 		}
+		if yes, _ := in.PubKeyInSet(allowed, it.Key()); yes {
+			return policy.Pass()
+		}
+	}
+	if addressAllowed(in.Facts, client.Address()) {
+		return policy.Pass()
 	}
 	who, ok := networkOf(client.Address())
 	if !ok {
@@ -148,13 +167,35 @@ func (r *rate) Query(in policy.QueryInput) policy.Verdict {
 	if key, ok := in.ProvenInSet(known); ok {
 		who = keyHolder(key)
 	}
-	v, _ := r.addressQueries.consume(in.Facts, who.name())
+	if r.bans.has(in.Facts, &who) {
+		return r.bans.refusal
+	}
+	v, ok := r.addressQueries.consume(in.Facts, who.name())
+	if !ok {
+		return r.bans.count(in.Facts, &who, v)
+	}
 	return v
+}
+
+// addressAllowed reports whether the operator allows an address.
+func addressAllowed(facts policy.Facts, address string) bool {
+	if address == "" {
+		return false
+	}
+	yes, _ := facts.InSet(allowed, address)
+	return yes
 }
 
 // Connect limits how many connections an address holds. Nobody has proven a key
 // yet, so nobody is exempt.
 func (r *rate) Connect(in policy.ConnectInput) policy.Verdict {
+	address := in.Client().Address()
+	if addressAllowed(in.Facts, address) {
+		return policy.Pass()
+	}
+	if who, ok := networkOf(address); ok && r.bans.has(in.Facts, &who) {
+		return r.bans.refusal
+	}
 	if r.connections > 0 && int64(in.FromAddress()) > r.connections {
 		return policy.Reject("rate-limited", "too many connections from your address, close one and try again").By("address-connections")
 	}
@@ -288,6 +329,9 @@ type holder struct {
 
 // name returns the part of a bucket's key that says whose it is.
 func (h *holder) name() []byte { return h.bytes[:h.len] }
+
+// isNetwork reports whether limits count by the address.
+func (h *holder) isNetwork() bool { return h.len == 9 }
 
 func keyHolder(key policy.PubKey) holder { return holder{bytes: key, len: len(key)} }
 

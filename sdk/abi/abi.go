@@ -129,6 +129,12 @@ const (
 	// answers with the object name that the ref has, as hex digits.
 	CapGitRef = "git.ref"
 
+	// CapUsageGet (name i32, len i32, out i32, cap i32) -> i32 answers with the Usage of an
+	// author (the 32 bytes of the key, or 64 hex digits) or of a repository (its address,
+	// "30617:<hex>:<d>"). It is a fact of the moment: no decision is made again because it
+	// changes. It writes as many numbers as fit, so that a later version may add some.
+	CapUsageGet = "usage.get"
+
 	// CapKVGet (key i32, klen i32, out i32, cap i32) -> i32 answers with the value
 	// that the module has kept under the key.
 	CapKVGet = "kv.get"

@@ -61,7 +61,7 @@ func sampleQuery(b []byte) []byte {
 func samplePush(b []byte) []byte {
 	return AppendPushRequest(b, &PushRequest[[32]byte, writerUpdate]{
 		Client: sampleClient(), Repo: "30617:ab:x", Maintainers: [][32]byte{key32(4), key32(5)},
-		Updates: []writerUpdate{{"refs/heads/main", "00", "ab"}, {}}, Bytes: 1000, Stored: 2000, Now: 77, PRs: true,
+		Updates: []writerUpdate{{"refs/heads/main", "00", "ab"}, {}}, Bytes: 1000, Stored: 2000, Now: 77, PRs: true, Fetch: true,
 	})
 }
 

@@ -202,3 +202,44 @@ func AppendParent(b []byte, parent string) []byte { return appendNonEmpty(b, 11,
 func AppendAudience(b []byte, keys, set string) []byte {
 	return appendNonEmpty(appendNonEmpty(b, 12, keys), 13, set)
 }
+
+// AppendEnd appends to a verdict that the host ends the connection.
+func AppendEnd(b []byte) []byte { return appendUint(b, 4, 1) }
+
+// AppendLimits appends to a verdict the most bytes that the author, and the git data of the
+// repository, may take. 0 is no limit.
+func AppendLimits(b []byte, author, repository int64) []byte {
+	return appendUint(appendUint(b, 5, uint64(author)), 6, uint64(repository))
+}
+
+// Usage is how much of the store an author or a repository takes: the answer of CapUsageGet.
+type Usage struct {
+	Events int64
+	Bytes  int64 // of the JSON of the events
+	Git    int64 // bytes of git data
+}
+
+// UsageBytes is the length of an encoded Usage.
+const UsageBytes = 24
+
+// AppendUsage appends three numbers of 8 bytes, little endian.
+func AppendUsage(b []byte, u Usage) []byte {
+	for _, n := range [...]int64{u.Events, u.Bytes, u.Git} {
+		b = append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24), byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
+	}
+	return b
+}
+
+// DecodeUsage reads what AppendUsage wrote. Numbers that are missing are 0.
+func DecodeUsage(b []byte) (u Usage) {
+	for _, n := range [...]*int64{&u.Events, &u.Bytes, &u.Git} {
+		if len(b) < 8 {
+			return u
+		}
+		for i := 7; i >= 0; i-- {
+			*n = *n<<8 | int64(b[i])
+		}
+		b = b[8:]
+	}
+	return u
+}

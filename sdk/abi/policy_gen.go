@@ -28,12 +28,15 @@ const (
 
 // VerdictView reads a Verdict in place. Its texts are valid UTF-8.
 type VerdictView struct {
-	Action uint32
-	Rule   []byte // stable code of the rule that decided: a-z 0-9 - . _, at most 64 bytes
-	Reason []byte // for the client, "prefix: text"; empty for ACTION_PASS and ACTION_ACCEPT
-	Retry  uint32
-	Parent []byte
-	Set    []byte
+	Action             uint32
+	Rule               []byte // stable code of the rule that decided: a-z 0-9 - . _, at most 64 bytes
+	Reason             []byte // for the client, "prefix: text"; empty for ACTION_PASS and ACTION_ACCEPT
+	End                bool
+	MaxAuthorBytes     int64
+	MaxRepositoryBytes int64 // The same for a push and the git data of the repository.
+	Retry              uint32
+	Parent             []byte
+	Set                []byte
 
 	keys []byte
 }
@@ -50,6 +53,12 @@ func (v *VerdictView) Decode(b []byte) error {
 			v.Rule = r.data
 		case 3<<3 | wireBytes:
 			v.Reason = r.data
+		case 4<<3 | wireVarint:
+			v.End = r.num != 0
+		case 5<<3 | wireVarint:
+			v.MaxAuthorBytes = int64(r.num)
+		case 6<<3 | wireVarint:
+			v.MaxRepositoryBytes = int64(r.num)
 		case 10<<3 | wireVarint:
 			v.Retry = uint32(min(r.num, 1<<32-1))
 		case 11<<3 | wireBytes:
@@ -565,6 +574,7 @@ type PushRequest[K ~[32]byte, U ~struct{ Ref, Old, New string }] struct {
 	Stored      int64 // bytes that the repository takes on disk
 	Now         int64 // unix seconds
 	PRs         bool  // to the repository under /prs/ (GRASP-06): repo names its owner, and needs no announcement
+	Fetch       bool
 }
 
 // AppendPushRequest appends q.
@@ -580,6 +590,7 @@ func AppendPushRequest[K ~[32]byte, U ~struct{ Ref, Old, New string }](b []byte,
 	b = appendUint(b, 6, uint64(q.Stored))
 	b = appendUint(b, 7, uint64(q.Now))
 	b = appendBool(b, 8, q.PRs)
+	b = appendBool(b, 9, q.Fetch)
 	return b
 }
 
@@ -591,6 +602,7 @@ type PushRequestView struct {
 	Stored int64  // bytes that the repository takes on disk
 	Now    int64  // unix seconds
 	PRs    bool   // to the repository under /prs/ (GRASP-06): repo names its owner, and needs no announcement
+	Fetch  bool
 
 	b []byte
 }
@@ -613,6 +625,8 @@ func (v *PushRequestView) Decode(b []byte) error {
 			v.Now = int64(r.num)
 		case 8<<3 | wireVarint:
 			v.PRs = r.num != 0
+		case 9<<3 | wireVarint:
+			v.Fetch = r.num != 0
 		}
 	}
 	return r.err()

@@ -104,6 +104,8 @@ typedef struct {
 	talon_text rule, prefix, text;
 	uint32_t retry; /* seconds, see talon_retry_for */
 	talon_text keys, set; /* see talon_only_keys and talon_only_members */
+	bool end; /* see talon_ending */
+	int64_t max_author_bytes, max_repository_bytes; /* see talon_within */
 } talon_verdict;
 
 /* No opinion: the next policy decides. */
@@ -152,6 +154,21 @@ static inline talon_verdict talon_require_auth(const char *rule, talon_text text
  * accepted within so many seconds, at most 60. The client is answered at once. */
 static inline talon_verdict talon_retry_for(talon_verdict v, uint32_t seconds) {
 	v.retry = seconds;
+	return v;
+}
+
+/* Have the host refuse the event or the push if the author would then have more than so many
+ * bytes of events and git data, or the repository of a push more bytes of git data. The author
+ * of a push is the owner of the repository. 0 is no limit. */
+static inline talon_verdict talon_within(talon_verdict v, int64_t author, int64_t repository) {
+	v.max_author_bytes = author;
+	v.max_repository_bytes = repository;
+	return v;
+}
+
+/* Have the host end the connection after it has answered: an event or a query of a client. */
+static inline talon_verdict talon_ending(talon_verdict v) {
+	v.end = true;
 	return v;
 }
 
@@ -585,6 +602,7 @@ typedef struct {
 	int64_t stored; /* bytes that the repository takes on disk */
 	int64_t now; /* unix seconds */
 	bool prs; /* to the repository under /prs/ (GRASP-06): repo names its owner, and needs no announcement */
+	bool fetch; /* nobody pushes: the host is about to fetch git data from another server; only limits of the verdict count */
 	talon_text message; /* all of it, as it is encoded */
 } talon_push;
 
@@ -600,6 +618,7 @@ static inline bool talon_read_push(talon_text message, talon_push *to) {
 		case TALON_NUMBER(6): to->stored = (int64_t)r.num; break;
 		case TALON_NUMBER(7): to->now = (int64_t)r.num; break;
 		case TALON_NUMBER(8): to->prs = r.num != 0; break;
+		case TALON_NUMBER(9): to->fetch = r.num != 0; break;
 		}
 	return talon_read_client(client, &to->client) && !r.bad;
 }
@@ -867,6 +886,7 @@ TALON_IMPORT("held.get") int32_t talon_import_held_get(const void *id, void *out
 TALON_IMPORT("held.query") int32_t talon_import_held_query(const void *filter, uint32_t len, void *out, uint32_t cap);
 TALON_IMPORT("git.has") int32_t talon_import_git_has(const void *repo, uint32_t rlen, const void *oid, uint32_t olen);
 TALON_IMPORT("git.ref") int32_t talon_import_git_ref(const void *repo, uint32_t rlen, const void *ref, uint32_t len, void *out, uint32_t cap);
+TALON_IMPORT("usage.get") int32_t talon_import_usage_get(const void *name, uint32_t len, void *out, uint32_t cap);
 TALON_IMPORT("kv.get") int32_t talon_import_kv_get(const void *key, uint32_t klen, void *out, uint32_t cap);
 TALON_IMPORT("kv.set") int32_t talon_import_kv_set(const void *key, uint32_t klen, const void *val, uint32_t vlen, int64_t ttl);
 TALON_IMPORT("kv.delete") void talon_import_kv_delete(const void *key, uint32_t klen);
@@ -906,6 +926,17 @@ static inline bool talon_git_has(talon_text repo, talon_text object) {
 /* The object name that a ref in full has, as hex digits. */
 static inline int32_t talon_git_ref(talon_text repo, talon_text ref, void *out, uint32_t cap) {
 	return talon_import_git_ref(repo.at, repo.len, ref.at, ref.len, out, cap);
+}
+
+/* How much of the store an author (32 bytes, or 64 hex digits) or a repository (30617:<hex>:<d>)
+ * takes. False if the host cannot tell now. Others write at the same time, so what a policy
+ * allows by it is not exact; talon_within is. */
+typedef struct {
+	int64_t events, bytes, git; /* bytes of the events' JSON, and of git data */
+} talon_usage;
+static inline bool talon_usage_get(talon_text name, talon_usage *u) {
+	*u = (talon_usage){0}; /* wasm is little endian, as the answer is */
+	return talon_import_usage_get(name.at, name.len, u, sizeof *u) >= 0;
 }
 
 /* What the module has kept under a key. */
@@ -1097,11 +1128,17 @@ TALON_APART void talon_write_verdict(talon_writer *w, const talon_verdict *v) {
 	} else {
 		talon_put_some(w, 3, text);
 	}
+	if (v->end)
+		talon_put_number(w, 4, 1);
 	if (v->retry > 0)
 		talon_put_number(w, 10, v->retry);
 	if (v->keys.len > 0)
 		talon_put_data(w, 12, v->keys);
 	talon_put_some(w, 13, v->set);
+	if (v->max_author_bytes > 0)
+		talon_put_number(w, 5, (uint64_t)v->max_author_bytes);
+	if (v->max_repository_bytes > 0)
+		talon_put_number(w, 6, (uint64_t)v->max_repository_bytes);
 }
 
 TALON_APART void talon_write_configured(talon_writer *w, const talon_configured *c) {

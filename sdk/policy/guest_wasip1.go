@@ -89,7 +89,7 @@ func audience(n int32) int64 {
 
 // answer returns 0 for a pass, which has no fields.
 func answer(verdict Verdict) int64 {
-	if len(verdict.Rule)|len(verdict.Prefix)|len(verdict.Text)|len(verdict.Parent)|int(verdict.Action)|int(verdict.Retry) == 0 {
+	if len(verdict.Rule)|len(verdict.Prefix)|len(verdict.Text)|len(verdict.Parent)|int(verdict.Action)|int(verdict.Retry) == 0 && !verdict.more() {
 		return 0
 	}
 	return guest.Answer(verdict.append(guest.Output()))
@@ -131,6 +131,10 @@ func (hostFunctions) gitHas(repo, object string) int32 {
 func (hostFunctions) gitRef(repo, ref string, out []byte) int32 {
 	return gitRef(unsafe.Pointer(unsafe.StringData(repo)), uint32(len(repo)),
 		unsafe.Pointer(unsafe.StringData(ref)), uint32(len(ref)), unsafe.Pointer(unsafe.SliceData(out)), uint32(len(out)))
+}
+
+func (hostFunctions) usageGet(name string, out []byte) int32 {
+	return usageGet(unsafe.Pointer(unsafe.StringData(name)), uint32(len(name)), unsafe.Pointer(unsafe.SliceData(out)), uint32(len(out)))
 }
 
 func (hostFunctions) kvGet(key string, out []byte) int32 {
@@ -190,6 +194,10 @@ func gitHas(repo unsafe.Pointer, repoLength uint32, object unsafe.Pointer, objec
 //go:wasmimport talon git.ref
 //go:noescape
 func gitRef(repo unsafe.Pointer, repoLength uint32, ref unsafe.Pointer, refLength uint32, out unsafe.Pointer, capacity uint32) int32
+
+//go:wasmimport talon usage.get
+//go:noescape
+func usageGet(name unsafe.Pointer, length uint32, out unsafe.Pointer, capacity uint32) int32
 
 //go:wasmimport talon kv.get
 //go:noescape

@@ -143,6 +143,11 @@ func (in PushInput) Updates() abi.RefUpdateIter { return in.c.push.Updates() }
 // needs no announcement, and not to that of Repo's announcement.
 func (in PushInput) PRs() bool { return in.c.push.PRs }
 
+// Fetch reports whether nobody pushes: the host is about to fetch git data that events name from
+// another server. There are no updates, and only the limits of the verdict count, see
+// [Verdict.Within].
+func (in PushInput) Fetch() bool { return in.c.push.Fetch }
+
 // Bytes returns the size of the pack, 0 if it is not known.
 func (in PushInput) Bytes() int64 { return in.c.push.Bytes }
 

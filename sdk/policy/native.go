@@ -21,6 +21,7 @@ type Host interface {
 	HeldQuery(filter, out []byte) int32
 	GitHas(repo, object string) int32
 	GitRef(repo, ref string, out []byte) int32
+	UsageGet(name string, out []byte) int32
 	KVGet(key string, out []byte) int32
 	KVSet(key string, value []byte, ttl int64) int32
 	KVDelete(key string)
@@ -115,7 +116,8 @@ func (f hostFunctions) gitHas(repo, object string) int32 { return f.h.GitHas(rep
 
 func (f hostFunctions) gitRef(repo, ref string, out []byte) int32 { return f.h.GitRef(repo, ref, out) }
 
-func (f hostFunctions) kvGet(key string, out []byte) int32 { return f.h.KVGet(key, out) }
+func (f hostFunctions) usageGet(name string, out []byte) int32 { return f.h.UsageGet(name, out) }
+func (f hostFunctions) kvGet(key string, out []byte) int32     { return f.h.KVGet(key, out) }
 
 func (f hostFunctions) kvSet(key string, value []byte, ttl int64) int32 {
 	return f.h.KVSet(key, value, ttl)

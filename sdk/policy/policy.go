@@ -227,6 +227,11 @@ type Verdict struct {
 
 	// Keys, 32 bytes each, one after the other, and Set are the readers of a restricted event.
 	Keys, Set string
+
+	End bool // see [Verdict.Ending]
+
+	// See [Verdict.Within].
+	MaxAuthorBytes, MaxRepositoryBytes int64
 }
 
 // Pass has no opinion: the next policy decides. If all pass, an event is refused;
@@ -293,6 +298,23 @@ func (v Verdict) With(parent string) Verdict {
 	return v
 }
 
+// Within returns v such that the host refuses the event or the push if the author would then have
+// more bytes of events and git data than the first limit, or the repository of a push more bytes of
+// git data than the second. The author of a push is the owner of the repository. 0 is no limit. The host enforces it
+// while a pack arrives, and once more when it writes. The strictest of all policies that are
+// asked counts. It is for events and pushes that are not refused.
+func (v Verdict) Within(author, repository int64) Verdict {
+	v.MaxAuthorBytes, v.MaxRepositoryBytes = author, repository
+	return v
+}
+
+// Ending returns v, about an event or a query of a client, such that the host ends the connection
+// after it has answered.
+func (v Verdict) Ending() Verdict {
+	v.End = true
+	return v
+}
+
 // Reason returns the reason for the client.
 func (v Verdict) Reason() string {
 	if v.Prefix == "" {
@@ -306,16 +328,30 @@ func (v Verdict) Reason() string {
 func (v *Verdict) append(b []byte) []byte {
 	if len(v.Prefix)|len(v.Text)|len(v.Parent)|int(v.Retry) == 0 {
 		b = abi.AppendVerdict(b, uint32(v.Action), v.Rule, "", "")
-		if len(v.Keys)|len(v.Set) == 0 {
-			return b
+		if len(v.Keys)|len(v.Set) != 0 {
+			b = abi.AppendAudience(b, v.Keys, v.Set)
 		}
-		return abi.AppendAudience(b, v.Keys, v.Set)
+	} else {
+		b = v.appendReason(b)
 	}
-	return v.appendReason(b)
+	if v.more() {
+		b = v.appendMore(b)
+	}
+	return b
 }
 
 func (v *Verdict) appendReason(b []byte) []byte {
 	return abi.AppendParent(abi.AppendRetry(abi.AppendVerdict(b, uint32(v.Action), v.Rule, v.Prefix, cut(v.Text)), v.Retry), v.Parent)
+}
+
+// more reports whether the verdict has fields that few have.
+func (v *Verdict) more() bool { return v.MaxAuthorBytes|v.MaxRepositoryBytes != 0 || v.End }
+
+func (v *Verdict) appendMore(b []byte) []byte {
+	if v.End {
+		b = abi.AppendEnd(b)
+	}
+	return abi.AppendLimits(b, max(v.MaxAuthorBytes, 0), max(v.MaxRepositoryBytes, 0))
 }
 
 // cut returns the part of a text that the host keeps, 1 KiB. A much longer answer counts as a

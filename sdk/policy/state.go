@@ -77,6 +77,32 @@ func (f Facts) PubKeyInSet(name string, pk PubKey) (yes, known bool) {
 	return n == 1, n >= 0
 }
 
+// Usage is how much of the store an author or a repository takes.
+type Usage = abi.Usage
+
+// UsageOf returns how much of the store an author takes: events, and the git data of own
+// repositories. It reports false if the host cannot tell now. It needs the capability "usage.get".
+//
+// Others write at the same time, so what a policy allows by it is not exact. [Verdict.Within] is.
+func (f Facts) UsageOf(author PubKey) (Usage, bool) {
+	c := f.c
+	c.member = author
+	return c.usageOf(view(c.member[:]))
+}
+
+// UsageOfRepository returns how much of the store a repository takes, by the address of its
+// announcement, 30617:pubkey:d. Its events are those that name it first. It is like
+// [Facts.UsageOf].
+func (f Facts) UsageOfRepository(address string) (Usage, bool) { return f.c.usageOf(address) }
+
+func (c *call) usageOf(name string) (Usage, bool) {
+	n := c.host.usageGet(name, c.usage[:])
+	if n < 0 {
+		return Usage{}, false
+	}
+	return abi.DecodeUsage(c.usage[:min(int(n), len(c.usage))]), true
+}
+
 // Facts are the functions of the host, by which a policy reads from the relay and keeps its own
 // state. Every input has them. Each needs a capability that the manifest asks for.
 //
@@ -119,7 +145,8 @@ type call struct {
 	filter []byte // of the last Query
 	key    []byte // of the last Key
 	object []byte // of the last GitHasCommit
-	member PubKey // of the last PubKeyInSet
+	member PubKey // of the last PubKeyInSet and UsageOf
+	usage  [abi.UsageBytes]byte
 	got    abi.EventView
 }
 

@@ -29,7 +29,7 @@ func ReadEvents(name string, r io.Reader) (*memfacts.Facts, error) {
 
 // factsOf returns facts that also have what a question says.
 func factsOf(facts *memfacts.Facts, v *manifest.Vector) *memfacts.Facts {
-	return facts.With(guest.VectorEvents(v.Stored), guest.VectorEvents(v.Held))
+	return facts.With(guest.VectorEvents(v.Stored), guest.VectorEvents(v.Held)).WithUsage(guest.VectorUsage(v.Usage))
 }
 
 // eachLine calls f for the lines that are not empty, until one fails.

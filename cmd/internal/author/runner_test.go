@@ -202,7 +202,7 @@ func TestCompareFailures(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	in, err := built(t, "plugins/rate", "").Inspect(t.Context())
-	if err != nil || in.Problem != "" || !slices.Equal(in.Imports, []string{"bucket.take", "kv.incr", "sets.contains"}) || in.Fuel != 2_000_000 || in.Vectors == 0 {
+	if err != nil || in.Problem != "" || !slices.Equal(in.Imports, []string{"bucket.take", "kv.get", "kv.incr", "kv.set", "sets.contains"}) || in.Fuel != 2_000_000 || in.Vectors == 0 {
 		t.Errorf("%+v, %v", in, err)
 	}
 	bytes := func(n int64) string { return fmt.Sprint(n) }
@@ -223,7 +223,7 @@ func TestInspect(t *testing.T) {
 	for _, c := range Changes(in.Rows(bytes), other.Rows(bytes)) {
 		changed[c.Label] = c
 	}
-	if c := changed["capabilities"]; c.Before != "bucket.take kv.incr sets.contains" || c.After != "none" {
+	if c := changed["capabilities"]; c.Before != "bucket.take kv.get kv.incr kv.set sets.contains" || c.After != "none" {
 		t.Errorf("capabilities: %+v", c)
 	}
 	if c := changed["setting max_capitals"]; c.Before != "" || !strings.HasPrefix(c.After, "a whole number, at least 1; default 20. ") {

@@ -103,7 +103,11 @@ func (a *Answer) check(v *manifest.Vector) error {
 	for manifest.ActionName(action) != a.Action.String() {
 		action++
 	}
-	if err := v.Check(action, a.Rule, a.Reason); err != nil || a.Audience == nil {
+	err := v.Check(action, a.Rule, a.Reason)
+	if err == nil {
+		err = v.CheckLimits(a.Limits.Author, a.Limits.Repository, a.End)
+	}
+	if err != nil || a.Audience == nil {
 		return err
 	}
 	_, set, _ := strings.Cut(a.Audience.Set, "/") // the host puts the name of the module in front

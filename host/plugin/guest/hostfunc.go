@@ -32,6 +32,7 @@ var capabilities = map[string]hostFunc{
 	abi.CapHeldQuery:       {[]api.ValueType{i32, i32, i32, i32}, []api.ValueType{i32}, heldQuery},
 	abi.CapGitHas:          {[]api.ValueType{i32, i32, i32, i32}, []api.ValueType{i32}, gitHas},
 	abi.CapGitRef:          {[]api.ValueType{i32, i32, i32, i32, i32, i32}, []api.ValueType{i32}, gitRef},
+	abi.CapUsageGet:        {[]api.ValueType{i32, i32, i32, i32}, []api.ValueType{i32}, usageGet},
 	abi.CapKVGet:           {[]api.ValueType{i32, i32, i32, i32}, []api.ValueType{i32}, kvGet},
 	abi.CapKVSet:           {[]api.ValueType{i32, i32, i32, i32, i64}, []api.ValueType{i32}, kvSet},
 	abi.CapKVDelete:        {[]api.ValueType{i32, i32}, nil, kvDelete},
@@ -111,6 +112,7 @@ var prices = map[string]int64{
 	abi.CapHeldQuery:       12_000,
 	abi.CapGitHas:          12_000,
 	abi.CapGitRef:          12_000,
+	abi.CapUsageGet:        12_000,
 	abi.CapKVGet:           200,
 	abi.CapKVSet:           800,
 	abi.CapKVDelete:        400,
@@ -138,5 +140,5 @@ func priceOf(name string) int64 {
 // capability.
 func waits(capability string) bool {
 	group, _, _ := strings.Cut(capability, ".")
-	return group == "store" || group == "held" || group == "git"
+	return group == "store" || group == "held" || group == "git" || group == "usage"
 }

@@ -85,7 +85,7 @@ func (q *Request) Connect(it *host.Connection, now int64) []byte {
 func (q *Request) Push(it *host.Push, now int64) []byte {
 	wire := abi.PushRequest[host.PubKey, host.RefUpdate]{
 		Client: q.client(it.Client), Repo: it.Repo.String(), Maintainers: it.Maintainers, Updates: it.Updates,
-		Bytes: it.Bytes, Stored: it.Stored, PRs: it.PRs, Now: now,
+		Bytes: it.Bytes, Stored: it.Stored, PRs: it.PRs, Fetch: it.Fetch, Now: now,
 	}
 	q.b = abi.AppendPushRequest(q.empty(), &wire)
 	return q.b

@@ -133,6 +133,10 @@ func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ru
 		}
 		ruling.Reason = r.reason
 	}
+	if action == host.Pass || action == host.Accept || action == host.Hold {
+		ruling.Limits = host.UsageLimits{Author: max(v.MaxAuthorBytes, 0), Repository: max(v.MaxRepositoryBytes, 0)}
+	}
+	ruling.End = v.End && (f == Admit || f == Query)
 	if action == host.Reject && f == Admit {
 		ruling.Retry = min(time.Duration(v.Retry)*time.Second, maxRetry)
 	}

@@ -237,6 +237,9 @@ func (inst *instance) judge(test *selfTest, answer []byte) error {
 	if err := test.vector.CheckAudience(keys, string(inst.view.Set)); err != nil {
 		return unwanted{err}
 	}
+	if err := test.vector.CheckLimits(inst.view.MaxAuthorBytes, inst.view.MaxRepositoryBytes, inst.view.End); err != nil {
+		return unwanted{err}
+	}
 	return nil
 }
 

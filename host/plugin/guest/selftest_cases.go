@@ -47,7 +47,7 @@ func (m *Module) selfTests(sets Sets) ([]*selfTest, error) {
 			return nil, fmt.Errorf("vector %q: %w", v.Name, err)
 		}
 		test := &selfTest{
-			name: fmt.Sprintf("vector %q", v.Name), request: request, now: v.Now, facts: memfacts.New(VectorEvents(v.Stored), VectorEvents(v.Held)),
+			name: fmt.Sprintf("vector %q", v.Name), request: request, now: v.Now, facts: memfacts.New(VectorEvents(v.Stored), VectorEvents(v.Held)).WithUsage(VectorUsage(v.Usage)),
 			vector: v, config: encodeConfig(settings, host.Service(v.At())), sets: VectorSets(v.Sets),
 		}
 		for _, f := range m.functions {

@@ -7,6 +7,15 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
+// VectorUsage returns the usage that a vector says.
+func VectorUsage(list map[string]manifest.VectorUsage) map[string]host.Usage {
+	usage := make(map[string]host.Usage, len(list))
+	for name, u := range list {
+		usage[name] = host.Usage(u)
+	}
+	return usage
+}
+
 // VectorEvents returns the events that a vector says, with their texts.
 func VectorEvents(list []manifest.VectorEvent) []*host.Event {
 	events := make([]*host.Event, len(list))

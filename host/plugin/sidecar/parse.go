@@ -20,6 +20,7 @@ var capabilities = []string{
 	"held.get",
 	"held.query",
 	"git.has", "git.ref",
+	"usage.get",
 	"kv.get", "kv.set", "kv.delete", "kv.incr",
 	"sets.contains",
 	"bucket.take",

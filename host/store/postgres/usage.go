@@ -150,8 +150,25 @@ func scanUsage(row pgx.Row) (u host.UsageRow, err error) {
 	return u, err
 }
 
+// AuthorUsage returns how much of the store an author takes, with the changes of the transaction.
+func (tx *Tx) AuthorUsage(author host.PubKey) (host.Usage, error) {
+	if err := tx.ready(); err != nil {
+		return host.Usage{}, fmt.Errorf("read usage: %w", err)
+	}
+	key := host.UsageOfAuthor(author)
+	ctx, cancel := call()
+	defer cancel()
+	u, err := scanUsage(tx.s.conn.QueryRow(ctx, `SELECT class, key, events, bytes, git FROM usage WHERE class = $1 AND key = $2`, int16(key.Class), []byte(key.Key)))
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		tx.failed = err
+		return host.Usage{}, fmt.Errorf("read usage: %w", err)
+	}
+	u.Add(tx.usage[key])
+	return u.Usage, nil
+}
+
 // SetGitUsage notes how many bytes of git data a repository has. More than before is refused with
-// [semantics.ErrQuota] if a limit does not allow it. The owner of the repository has the sum of
+// [host.ErrQuota] if a limit does not allow it. The owner of the repository has the sum of
 // its repositories.
 func (s *Store) SetGitUsage(ctx context.Context, repository host.UsageKey, bytes int64, limits host.UsageLimits) error {
 	err := s.beside(ctx, func(ctx context.Context, tx pgx.Tx) error {

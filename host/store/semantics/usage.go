@@ -2,14 +2,10 @@ package semantics
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 
 	"talon/host"
 )
-
-// ErrQuota says that git data would exceed the limits of an author or a repository.
-var ErrQuota = errors.New("the git data is more than the author or the repository may have")
 
 // UsageChanges are what a transaction changes of the usage of authors, repositories and kinds. The
 // engine writes them in the same transaction.
@@ -127,7 +123,7 @@ func (c *UsageCheck) End() {
 }
 
 // ChangeGitUsage returns the changes that give a repository, and with it its owner, a number of
-// bytes of git data. It returns ErrQuota if that is more than before, and more than a limit.
+// bytes of git data. It returns [host.ErrQuota] if that is more than before, and more than a limit.
 func ChangeGitUsage(
 	repository host.UsageKey, bytes int64, limits host.UsageLimits, usage func(host.UsageKey) (host.Usage, error),
 ) ([]host.UsageRow, error) {
@@ -137,7 +133,7 @@ func ChangeGitUsage(
 	}
 	more := bytes - have.Git
 	if more > 0 && limits.Repository > 0 && bytes > limits.Repository {
-		return nil, ErrQuota
+		return nil, host.ErrQuota
 	}
 	author := host.UsageOfAuthor(repository.PubKey())
 	if more > 0 && limits.Author > 0 {
@@ -146,7 +142,7 @@ func ChangeGitUsage(
 			return nil, err
 		}
 		if u.Total()+more > limits.Author {
-			return nil, ErrQuota
+			return nil, host.ErrQuota
 		}
 	}
 	changes := UsageChanges{}

@@ -94,6 +94,7 @@ type Tx interface {
 	Sweep(now int64, limit int) (removed []*host.Event, err error)
 	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
+	AuthorUsage(author host.PubKey) (host.Usage, error)
 	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
 	Vanish(v *host.VanishRequest) (host.Outcome, error)
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)

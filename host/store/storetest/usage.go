@@ -81,8 +81,14 @@ func testUsage(t *testing.T, x Engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Put(Event(10, 1, 1, 13), 20); err != nil {
+	more := Event(10, 1, 1, 13)
+	if _, err := tx.Put(more, 20); err != nil {
 		t.Fatal(err)
+	}
+	for n, want := range map[byte]host.Usage{1: sizes(newer, state, more), 2: sizes(issue, deletion), 9: {}} {
+		if got, err := tx.AuthorUsage(host.PubKey{n}); err != nil || got != want {
+			t.Errorf("within a transaction, author %d takes %+v (%v), want %+v", n, got, err, want)
+		}
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
@@ -130,6 +136,18 @@ func testGitUsage(t *testing.T, x Engine) {
 	Put(t, s, 20, note)
 	size := int64(len(note.JSON))
 	author := host.UsageOfAuthor(host.PubKey{1})
+	git := func() int64 {
+		tx, err := s.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		u, err := tx.AuthorUsage(host.PubKey{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Git
+	}
 	for _, step := range []struct {
 		repository string
 		bytes      int64
@@ -147,11 +165,14 @@ func testGitUsage(t *testing.T, x Engine) {
 		{"b", 0, host.UsageLimits{}, false, 0},
 	} {
 		err := s.SetGitUsage(context.Background(), repository(1, step.repository), step.bytes, step.limits)
-		if errors.Is(err, semantics.ErrQuota) != step.refused || err != nil && !step.refused {
+		if errors.Is(err, host.ErrQuota) != step.refused || err != nil && !step.refused {
 			t.Errorf("%+v: %v", step, err)
 		}
 		if got := usage(t, s, author); got != (host.Usage{Events: 1, Bytes: size, Git: step.git}) {
 			t.Errorf("%+v: the author takes %+v", step, got)
+		}
+		if got := git(); got != step.git {
+			t.Errorf("%+v: in a transaction, the author has %d bytes of git data", step, got)
 		}
 		Check(t, s)
 	}

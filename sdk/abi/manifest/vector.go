@@ -23,6 +23,7 @@ const (
 const (
 	maxVectors = 64
 	maxSets    = 64 // of a vector
+	maxUsage   = 64 // likewise
 )
 
 // Vector is a test that a module carries: a request, the state of the relay, and the answer that
@@ -55,6 +56,9 @@ type Vector struct {
 	Held   []VectorEvent       `json:"held"`   // what is in purgatory, likewise
 	Sets   map[string][]string `json:"sets"`   // members are 64 hex digits or any text
 
+	// Usage is what authors (64 hex digits) and repositories (30617:pubkey:d) take. Others take nothing.
+	Usage map[string]VectorUsage `json:"usage"`
+
 	Want VectorWant `json:"want"` // functions of a policy
 
 	asked throttleAsked // functions of a throttle
@@ -86,6 +90,18 @@ type VectorWant struct {
 	// Keys and Set are compared if the action is restrict.
 	Keys []Key  `json:"keys,omitempty"`
 	Set  string `json:"set,omitempty"`
+
+	// These are compared if one of them is there.
+	MaxAuthorBytes     int64 `json:"max_author_bytes,omitempty"`
+	MaxRepositoryBytes int64 `json:"max_repository_bytes,omitempty"`
+	End                bool  `json:"end,omitempty"`
+}
+
+// VectorUsage is how much of the store an author or a repository takes.
+type VectorUsage struct {
+	Events int64 `json:"events"`
+	Bytes  int64 `json:"bytes"`     // of the JSON of the events
+	Git    int64 `json:"git_bytes"` // bytes of git data
 }
 
 // Policy reports whether the function is one of a policy, which answers with a
@@ -133,6 +149,16 @@ func (v *Vector) validate(given *vectorGiven) error {
 		return fmt.Errorf("now is %d: want unix seconds", v.Now)
 	case len(v.Sets) > maxSets:
 		return fmt.Errorf("sets has more than %d entries", maxSets)
+	case len(v.Usage) > maxUsage:
+		return fmt.Errorf("usage has more than %d entries", maxUsage)
+	}
+	for name, u := range v.Usage {
+		if !strings.HasPrefix(name, "30617:") && (len(name) != 64 || fill(make([]byte, 32), []byte(name)) != nil) {
+			return fmt.Errorf("the usage of %.80q: want an author in 64 hex digits, or the address 30617:pubkey:d", name)
+		}
+		if u.Events < 0 || u.Bytes < 0 || u.Git < 0 {
+			return fmt.Errorf("the usage of %.80q has a number below zero", name)
+		}
 	}
 	for name := range v.Sets {
 		if !isName(name, 64) {
@@ -186,6 +212,7 @@ func (v *Vector) fits() error {
 		{"push", "push", v.Push != nil, true},
 		{"stored", policy, v.Stored != nil, false},
 		{"held", policy, v.Held != nil, false},
+		{"usage", policy, v.Usage != nil, false},
 		{"request", strings.Join(Functions(WorldThrottle), " "), v.Asks != nil, true},
 	} {
 		mine := slices.Contains(strings.Fields(member.functions), v.Function)
@@ -246,7 +273,7 @@ func (v *Vector) Request() ([]byte, error) {
 		}
 		return abi.AppendPushRequest(nil, &abi.PushRequest[Key, VectorUpdate]{
 			Client: v.Client.encoded(), Repo: v.Push.Repo, Maintainers: v.Push.Maintainers, Updates: v.Push.Updates,
-			Bytes: v.Push.Bytes, Stored: v.Push.Stored, PRs: v.Push.PRs, Now: v.Now,
+			Bytes: v.Push.Bytes, Stored: v.Push.Stored, PRs: v.Push.PRs, Fetch: v.Push.Fetch, Now: v.Now,
 		}), nil
 	}
 	if v.asked == nil {
@@ -271,6 +298,17 @@ func (v *Vector) CheckAudience(keys []Key, set string) error {
 		return nil
 	}
 	return fmt.Errorf("vector %q: the audience is %s, want %s", v.Name, audience(keys, set), audience(v.Want.Keys, v.Want.Set))
+}
+
+// CheckLimits compares the limits of an answer, and whether it ends the connection, with what the
+// vector wants.
+func (v *Vector) CheckLimits(author, repository int64, end bool) error {
+	w := &v.Want
+	if w.MaxAuthorBytes|w.MaxRepositoryBytes == 0 && !w.End || author == w.MaxAuthorBytes && repository == w.MaxRepositoryBytes && end == w.End {
+		return nil
+	}
+	return fmt.Errorf("vector %q: max_author_bytes %d, max_repository_bytes %d, end %v; want %d, %d, %v",
+		v.Name, author, repository, end, w.MaxAuthorBytes, w.MaxRepositoryBytes, w.End)
 }
 
 // audience prints the readers of a restricted event.
@@ -312,7 +350,10 @@ type Decision struct {
 	Stored      []json.RawMessage   `json:"stored,omitempty"`
 	Held        []json.RawMessage   `json:"held,omitempty"`
 	Sets        map[string][]string `json:"sets,omitempty"`
-	Want        VectorWant          `json:"want"`
+
+	Usage map[string]VectorUsage `json:"usage,omitempty"`
+
+	Want VectorWant `json:"want"`
 	Recorded
 }
 

@@ -189,6 +189,7 @@ type VectorPush struct {
 	Bytes       int64          `json:"bytes,omitempty"`  // of the pack; 0 if it is not known
 	Stored      int64          `json:"stored,omitempty"` // bytes that the repository takes on disk
 	PRs         bool           `json:"prs,omitempty"`    // to the repository under /prs/ (GRASP-06)
+	Fetch       bool           `json:"fetch,omitempty"`  // the relay fetches, and nobody pushes; without updates
 }
 
 // VectorUpdate is one command of a push. Object names that are absent are zeros:
@@ -209,8 +210,8 @@ func (p *VectorPush) UnmarshalJSON(b []byte) error {
 	switch {
 	case kind != "30617" || !ok || !isHex(owner, 64):
 		return fmt.Errorf("push: repo %.100q: want 30617:<64 hex digits>:<identifier>", p.Repo)
-	case len(p.Updates) == 0:
-		return errors.New("push: updates is empty")
+	case p.Fetch != (len(p.Updates) == 0):
+		return errors.New("push: updates is empty, or there are some with fetch")
 	case p.Bytes < 0, p.Stored < 0:
 		return errors.New("push: bytes or stored is negative")
 	}

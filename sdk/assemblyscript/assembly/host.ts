@@ -111,6 +111,28 @@ export function gitRef(repo: Bytes, ref: Bytes): Bytes | null {
   return answered(imports.readRef(repo.ptr, repo.length, ref.ptr, ref.length, out, capacity));
 }
 
+// How much of the store an author or a repository takes.
+export class Usage {
+  events: i64 = 0;
+  bytes: i64 = 0; // of the JSON of the events
+  git: i64 = 0; // bytes of git data
+}
+
+// How much of the store an author (the 32 bytes of the key, or 64 hex digits) or a repository
+// (30617:pubkey:d) takes, null if the host cannot tell now: "usage.get". The result is valid
+// until the next call. Others write at the same time, so what a policy allows by it is not
+// exact. Verdict.within is.
+export function usage(name: Bytes): Usage | null {
+  firstRoom();
+  if (imports.getUsage(name.ptr, name.length, out, 24) < 0) return null;
+  lastUsage.events = load<i64>(out);
+  lastUsage.bytes = load<i64>(out, 8);
+  lastUsage.git = load<i64>(out, 16);
+  return lastUsage;
+}
+
+const lastUsage = new Usage();
+
 // The value that the module has kept under a key of at most 256 bytes, null if there is
 // none: "kv.get".
 export function kvGet(key: Bytes): Bytes | null {

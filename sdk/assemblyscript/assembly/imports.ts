@@ -22,6 +22,9 @@ export declare function hasObject(repo: usize, repoLength: i32, object: usize, o
 @external("talon", "git.ref")
 export declare function readRef(repo: usize, repoLength: i32, ref: usize, length: i32, out: usize, cap: i32): i32;
 // @ts-ignore: decorator
+@external("talon", "usage.get")
+export declare function getUsage(name: usize, length: i32, out: usize, cap: i32): i32;
+// @ts-ignore: decorator
 @external("talon", "kv.get")
 export declare function getValue(key: usize, length: i32, out: usize, cap: i32): i32;
 // @ts-ignore: decorator

@@ -133,6 +133,7 @@ export class Push {
   stored: i64 = 0; // bytes that the repository takes on disk
   now: i64 = 0; // unix seconds
   prs: bool = false; // to the repository under /prs/ (GRASP-06): repo names its owner, and needs no announcement
+  fetch: bool = false; // nobody pushes: the host is about to fetch git data from another server; only limits of the verdict count
   private message: Bytes = new Bytes();
   private maintainersList: Values = new Values();
   private updatesList: Updates = new Updates();
@@ -146,6 +147,7 @@ export class Push {
     this.stored = 0;
     this.now = 0;
     this.prs = false;
+    this.fetch = false;
     const r = this.reader.start(ptr, length);
     while (r.next()) {
       switch (r.key) {
@@ -155,6 +157,7 @@ export class Push {
         case numberKey(6): this.stored = <i64>r.num; break;
         case numberKey(7): this.now = <i64>r.num; break;
         case numberKey(8): this.prs = r.num != 0; break;
+        case numberKey(9): this.fetch = r.num != 0; break;
       }
     }
     return this;

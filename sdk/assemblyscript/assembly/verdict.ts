@@ -12,6 +12,9 @@ export class Verdict {
   retry: u32 = 0; // seconds, see retryFor
   keys: Bytes | null = null; // see onlyKeys
   set: string = ""; // see onlyMembers
+  end: bool = false; // see ending
+  maxAuthorBytes: i64 = 0; // see within
+  maxRepositoryBytes: i64 = 0;
 
   // No opinion: the next policy decides.
   static pass(): Verdict { return verdict.be(Action.Pass, "", "", null); }
@@ -61,6 +64,9 @@ export class Verdict {
     this.retry = 0;
     this.keys = null;
     this.set = "";
+    this.end = false;
+    this.maxAuthorBytes = 0;
+    this.maxRepositoryBytes = 0;
     return this;
   }
 
@@ -77,13 +83,31 @@ export class Verdict {
     return this;
   }
 
+  // Has the host refuse the event or the push if the author would then have more than so many
+  // bytes of events and git data, or the repository of a push more bytes of git data. The
+  // author of a push is the owner of the repository. 0 is no limit.
+  within(author: i64, repository: i64): Verdict {
+    this.maxAuthorBytes = author;
+    this.maxRepositoryBytes = repository;
+    return this;
+  }
+
+  // Has the host end the connection after it has answered: an event or a query of a client.
+  ending(): Verdict {
+    this.end = true;
+    return this;
+  }
+
   write(w: Writer): void {
     if (this.action != Action.Pass) w.number(1, this.action);
     w.text(2, this.rule);
+    if (this.end) w.number(4, 1);
     if (this.retry > 0) w.number(10, this.retry);
     const keys = this.keys;
     if (keys && keys.length > 0) w.bytes(12, keys.ptr, keys.length);
     w.text(13, this.set);
+    if (this.maxAuthorBytes > 0) w.number(5, this.maxAuthorBytes);
+    if (this.maxRepositoryBytes > 0) w.number(6, this.maxRepositoryBytes);
     const line = this.line, text = cut(this.text), colon = this.prefix.length > 0 ? 2 : 0;
     const n = line ? fit(line) : String.UTF8.byteLength(text);
     const prefix = String.UTF8.byteLength(this.prefix);

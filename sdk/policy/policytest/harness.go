@@ -44,14 +44,18 @@ type Harness struct {
 	WebOrigin string // the page that a browser was on
 	Path      string // of the request, "/" until a test changes it
 
-	Stored  []Event             // what the store holds, newest first
-	Held    []Event             // what is in purgatory
-	Sets    map[string][]string // members are 64 hex digits or any text
-	Git     map[string]Repo     // by the address of the announcement, 30617:pubkey:d
-	Room    int64               // bytes that keys and values may take together
-	Failing bool                // the store and purgatory cannot answer queries
-	Logged  []string            // lines that the policy has logged
-	Metrics map[string]float64  // counters and gauges
+	Stored []Event             // what the store holds, newest first
+	Held   []Event             // what is in purgatory
+	Sets   map[string][]string // members are 64 hex digits or any text
+	Git    map[string]Repo     // by the address of the announcement, 30617:pubkey:d
+
+	// Usage is what authors (64 hex digits) and repositories (30617:pubkey:d) take.
+	Usage map[string]policy.Usage
+
+	Room    int64              // bytes that keys and values may take together
+	Failing bool               // the store and purgatory cannot answer queries
+	Logged  []string           // lines that the policy has logged
+	Metrics map[string]float64 // counters and gauges
 
 	About policy.Description // what the policy said when it was configured
 
@@ -79,6 +83,7 @@ type Push struct {
 	Bytes       int64 // of the pack; 0 if it is not known
 	Stored      int64 // bytes that the repository takes on disk
 	PRs         bool  // to the repository under /prs/
+	Fetch       bool  // the host fetches, and nobody pushes
 }
 
 // Service is the address of the relay that [New] and [Configure] simulate.
@@ -243,7 +248,7 @@ func (h *Harness) Connect(open, fromAddress int) policy.Verdict {
 func (h *Harness) Push(p Push) policy.Verdict {
 	h.t.Helper()
 	return h.decide("push", abi.AppendPushRequest(nil, &abi.PushRequest[policy.PubKey, abi.RefUpdate]{
-		Client: h.client(), Repo: p.Repo, Maintainers: p.Maintainers, Updates: p.Updates, Bytes: p.Bytes, Stored: p.Stored, PRs: p.PRs, Now: h.Now,
+		Client: h.client(), Repo: p.Repo, Maintainers: p.Maintainers, Updates: p.Updates, Bytes: p.Bytes, Stored: p.Stored, PRs: p.PRs, Fetch: p.Fetch, Now: h.Now,
 	}))
 }
 
@@ -335,7 +340,7 @@ func Vectors(t *testing.T, manifestText string, p policy.Policy) {
 			var verdict policy.Verdict
 			for _, step := range story {
 				h.Now, h.Sets = step.Now, step.Sets
-				h.Stored, h.Held = events(step.Stored), events(step.Held)
+				h.Stored, h.Held, h.Usage = events(step.Stored), events(step.Held), usages(step.Usage)
 				request, err := step.Request()
 				if err != nil {
 					t.Fatal(err)
@@ -348,8 +353,19 @@ func Vectors(t *testing.T, manifestText string, p policy.Policy) {
 			if err := v.CheckAudience(keysOf(verdict.Keys), verdict.Set); err != nil {
 				t.Error(err)
 			}
+			if err := v.CheckLimits(verdict.MaxAuthorBytes, verdict.MaxRepositoryBytes, verdict.End); err != nil {
+				t.Error(err)
+			}
 		})
 	}
+}
+
+func usages(list map[string]manifest.VectorUsage) map[string]policy.Usage {
+	to := make(map[string]policy.Usage, len(list))
+	for name, u := range list {
+		to[name] = policy.Usage(u)
+	}
+	return to
 }
 
 func keysOf(text string) (keys []manifest.Key) {

@@ -158,6 +158,18 @@ func (s host) GitRef(repo, ref string, out []byte) int32 {
 	return deliver(out, []byte(object))
 }
 
+func (s host) UsageGet(name string, out []byte) int32 {
+	s.need(abi.CapUsageGet)
+	if s.h.Failing {
+		return abi.Unavailable
+	}
+	if len(name) == 32 {
+		name = hex.EncodeToString([]byte(name))
+	}
+	copy(out, abi.AppendUsage(nil, s.h.Usage[name]))
+	return abi.UsageBytes
+}
+
 func (s host) SetsContains(name, member string) int32 {
 	s.need(abi.CapSetsContains)
 	set, ok := s.h.Sets[name]

@@ -37,6 +37,8 @@ mod import {
             out: *mut u8,
             cap: usize,
         ) -> i32;
+        #[link_name = "usage.get"]
+        pub fn usage_get(name: *const u8, len: usize, out: *mut u8, cap: usize) -> i32;
         #[link_name = "kv.get"]
         pub fn kv_get(key: *const u8, len: usize, out: *mut u8, cap: usize) -> i32;
         #[link_name = "kv.set"]
@@ -74,6 +76,7 @@ mod import {
         held_query(filter: *const u8, len: usize, out: *mut u8, cap: usize) -> i32;
         git_has(repo: *const u8, rlen: usize, object: *const u8, olen: usize) -> i32;
         git_ref(repo: *const u8, rlen: usize, name: *const u8, len: usize, out: *mut u8, cap: usize) -> i32;
+        usage_get(name: *const u8, len: usize, out: *mut u8, cap: usize) -> i32;
         kv_get(key: *const u8, len: usize, out: *mut u8, cap: usize) -> i32;
         kv_set(key: *const u8, len: usize, value: *const u8, vlen: usize, ttl: i64) -> i32;
         kv_delete(key: *const u8, len: usize);
@@ -165,6 +168,37 @@ pub fn git_ref(repo: &str, name: &str) -> Option<String> {
         )
     })?;
     String::from_utf8(answer).ok()
+}
+
+/// How much of the store an author or a repository takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub events: i64,
+    /// Of the JSON of the events.
+    pub bytes: i64,
+    /// Bytes of git data.
+    pub git: i64,
+}
+
+/// How much of the store an author (the 32 bytes of the key, or 64 hex digits) or a repository
+/// (30617:pubkey:d) takes; None if the host cannot tell now: "usage.get". Others write at the
+/// same time, so what a policy allows by it is not exact. Verdict::within is.
+pub fn usage(name: &[u8]) -> Option<Usage> {
+    let mut out = [0u8; 24];
+    let n = unsafe { import::usage_get(name.as_ptr(), name.len(), out.as_mut_ptr(), out.len()) };
+    if n < 0 {
+        return None;
+    }
+    let number = |i: usize| {
+        let mut bytes = [0u8; 8];
+        bytes.copy_from_slice(&out[8 * i..8 * i + 8]);
+        i64::from_le_bytes(bytes)
+    };
+    Some(Usage {
+        events: number(0),
+        bytes: number(1),
+        git: number(2),
+    })
 }
 
 /// The value that the module has kept under a key of at most 256 bytes: "kv.get".

@@ -21,6 +21,12 @@ pub struct Verdict {
     pub keys: Vec<u8>,
     /// See [`Verdict::only_members`].
     pub set: &'static str,
+    /// See [`Verdict::ending`].
+    pub end: bool,
+    /// See [`Verdict::within`].
+    pub max_author_bytes: u64,
+    /// See [`Verdict::within`].
+    pub max_repository_bytes: u64,
 }
 
 impl Verdict {
@@ -33,6 +39,9 @@ impl Verdict {
             retry: 0,
             keys: Vec::new(),
             set: "",
+            end: false,
+            max_author_bytes: 0,
+            max_repository_bytes: 0,
         }
     }
 
@@ -104,6 +113,21 @@ impl Verdict {
         self
     }
 
+    /// Has the host refuse the event or the push if the author would then have more than so
+    /// many bytes of events and git data, or the repository of a push more bytes of git data.
+    /// The author of a push is the owner of the repository. 0 is no limit.
+    pub fn within(mut self, author: u64, repository: u64) -> Self {
+        self.max_author_bytes = author;
+        self.max_repository_bytes = repository;
+        self
+    }
+
+    /// Has the host end the connection after it has answered: an event or a query of a client.
+    pub fn ending(mut self) -> Self {
+        self.end = true;
+        self
+    }
+
     pub(crate) fn write(&self, b: &mut Vec<u8>) {
         if self.action != Action::Pass {
             wire::put_number(b, 1, self.action as u64);
@@ -114,6 +138,9 @@ impl Verdict {
             "" => wire::put_text(b, 3, text),
             prefix => wire::put_parts(b, 3, &[prefix.as_bytes(), b": ", text.as_bytes()]),
         }
+        if self.end {
+            wire::put_number(b, 4, 1);
+        }
         if self.retry > 0 {
             wire::put_number(b, 10, self.retry as u64);
         }
@@ -121,6 +148,12 @@ impl Verdict {
             wire::put_data(b, 12, &self.keys);
         }
         wire::put_text(b, 13, self.set);
+        if self.max_author_bytes > 0 {
+            wire::put_number(b, 5, self.max_author_bytes);
+        }
+        if self.max_repository_bytes > 0 {
+            wire::put_number(b, 6, self.max_repository_bytes);
+        }
     }
 }
 

@@ -235,6 +235,7 @@ pub struct Push<'a> {
     stored: i64,
     now: i64,
     prs: bool,
+    fetch: bool,
 }
 
 impl<'a> Push<'a> {
@@ -246,6 +247,7 @@ impl<'a> Push<'a> {
             stored: 0,
             now: 0,
             prs: false,
+            fetch: false,
         };
         for field in wire::fields(message) {
             match field {
@@ -254,6 +256,7 @@ impl<'a> Push<'a> {
                 Field::Number(6, v) => m.stored = v as i64,
                 Field::Number(7, v) => m.now = v as i64,
                 Field::Number(8, v) => m.prs = v != 0,
+                Field::Number(9, v) => m.fetch = v != 0,
                 _ => {}
             }
         }
@@ -297,5 +300,11 @@ impl<'a> Push<'a> {
     /// announcement.
     pub fn prs(&self) -> bool {
         self.prs
+    }
+
+    /// Nobody pushes: the host is about to fetch git data from another server; only
+    /// limits of the verdict count.
+    pub fn fetch(&self) -> bool {
+        self.fetch
     }
 }
