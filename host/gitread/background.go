@@ -94,7 +94,7 @@ const maxFilled = 4
 type Finder func(ctx context.Context) (*gitrepo.Repo, error)
 
 // Fill prepares what the pages of a repository show of its default branch, in the background: the
-// last changes in its root and in folders that somebody looked at lately, and its [Repository.Tally].
+// last changes in its root and in folders that somebody looked at lately, and its [Repository.ByteCounts].
 // It does nothing about a repository whose pages nobody looked at lately. Name names the repository.
 func (r *Reader) Fill(name string, find Finder, classify func(path string) string) {
 	r.laterOf(find, bound.Holder{}, "fill "+name, func(repository *Repository) error {
@@ -109,6 +109,6 @@ func (r *Reader) Fill(name string, find Finder, classify func(path string) strin
 				return err
 			}
 		}
-		return repository.findTally(head, classify)
+		return repository.countBytes(head, classify)
 	})
 }

@@ -15,8 +15,8 @@ import (
 // extension classifies files by their names.
 func extension(name string) string { return strings.TrimPrefix(path.Ext(name), ".") }
 
-// TestTally counts files in the background, and compares with git.
-func TestTally(t *testing.T) {
+// TestByteCounts counts files in the background, and compares with git.
+func TestByteCounts(t *testing.T) {
 	s := newSite(t)
 	dir := t.TempDir()
 	testkit.Git(t, dir, "init", "-q", "-b", "main")
@@ -38,17 +38,17 @@ func TestTally(t *testing.T) {
 	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
 	r := s.open(repo)
 	at, _ := r.HEAD()
-	got, err := r.Tally(at, extension)
+	got, err := r.ByteCounts(at, extension)
 	if err != nil || got != nil {
 		t.Errorf("a request itself counts %v: %v", got, err)
 	}
 	s.reader.background.all.Wait()
-	if got, err = r.Tally(at, extension); err != nil || !maps.Equal(got, want) || want["go"] != 8 {
+	if got, err = r.ByteCounts(at, extension); err != nil || !maps.Equal(got, want) || want["go"] != 8 {
 		t.Errorf("%v, git says %v: %v", got, want, err)
 	}
 }
 
-// TestFill has the last changes and the tally of a new commit before somebody looks at a page, if
+// TestFill has the last changes and the byte counts of a new commit before somebody looks at a page, if
 // somebody looked at pages of the repository before.
 func TestFill(t *testing.T) {
 	s := newSite(t)
@@ -82,7 +82,7 @@ func TestFill(t *testing.T) {
 		}
 	}
 	compareChanges(t, s.open(repo), dir, "main")
-	if got, err := s.open(repo).Tally(Target{Commit: id}, extension); err != nil || got == nil {
-		t.Errorf("the tally: %v, %v", got, err)
+	if got, err := s.open(repo).ByteCounts(Target{Commit: id}, extension); err != nil || got == nil {
+		t.Errorf("the byte counts: %v, %v", got, err)
 	}
 }

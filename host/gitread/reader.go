@@ -73,12 +73,12 @@ type Reader struct {
 
 	background background
 
-	mu      sync.Mutex // guards the fields below
-	trees   recent.Map[string, []Entry]
-	sizes   recent.Map[sizesKey, map[string]int64]
-	diffs   recent.Map[string, *Diff]
-	blames  recent.Map[string, []BlameLine]
-	tallies recent.Map[string, map[string]int64] // by tree
+	mu         sync.Mutex // guards the fields below
+	trees      recent.Map[string, []Entry]
+	sizes      recent.Map[sizesKey, map[string]int64]
+	diffs      recent.Map[string, *Diff]
+	blames     recent.Map[string, []BlameLine]
+	byteCounts recent.Map[string, map[string]int64] // by tree
 
 	commits *notes[Commit]
 	tags    *notes[Tag]
@@ -116,12 +116,12 @@ func Open(o Options) (*Reader, error) {
 			Yields: "the network that is over its share, while others wait",
 		}, time.Now),
 		histories: newHistories(), indexer: newIndexer(o.Log, o.Panics), changes: newChanges(),
-		trees:   recent.Map[string, []Entry]{Size: treeBytes},
-		blames:  recent.Map[string, []BlameLine]{Size: blameBytes},
-		diffs:   recent.Map[string, *Diff]{Size: diffBytes},
-		tallies: recent.Map[string, map[string]int64]{Size: tallyBytes},
-		sizes:   recent.Map[sizesKey, map[string]int64]{Size: treeBytes},
-		commits: newNotes[Commit](), tags: newNotes[Tag](),
+		trees:      recent.Map[string, []Entry]{Size: treeBytes},
+		blames:     recent.Map[string, []BlameLine]{Size: blameBytes},
+		diffs:      recent.Map[string, *Diff]{Size: diffBytes},
+		byteCounts: recent.Map[string, map[string]int64]{Size: byteCountsBytes},
+		sizes:      recent.Map[sizesKey, map[string]int64]{Size: treeBytes},
+		commits:    newNotes[Commit](), tags: newNotes[Tag](),
 	}, nil
 }
 

@@ -112,7 +112,7 @@ func (p *Pages) Overview(ctx context.Context, q *Request) (*Overview, error) {
 			v.Readme = q.document(ctx, t, e.Name, string(content))
 		}
 	}
-	sizes, err := q.git.Tally(t, languageAt)
+	sizes, err := q.git.ByteCounts(t, languageAt)
 	if err != nil {
 		return nil, err
 	}

@@ -11,49 +11,49 @@ import (
 )
 
 const (
-	// tallyBytes is the size of the tallies that are kept; twice as much for those used last.
-	tallyBytes = 1 << 20
+	// byteCountsBytes is the size of the byteCounts that are kept; twice as much for those used last.
+	byteCountsBytes = 1 << 20
 
-	// maxTally bounds the list of files of which a tally is made, in bytes: about 500,000 files.
-	maxTally = 64 << 20
+	// maxCounted bounds the list of files of which a byte counts is made, in bytes: about 500,000 files.
+	maxCounted = 64 << 20
 )
 
-// Tally returns how many bytes the files of a target have by what classify returns for their paths,
-// such as a language. Files for which it returns "" do not count. Tally returns nil if that is not
+// ByteCounts returns how many bytes the files of a target have by what classify returns for their paths,
+// such as a language. Files for which it returns "" do not count. ByteCounts returns nil if that is not
 // known yet. Then it is counted in the background, and a later call has it. REQUIRES: classify
 // always returns the same.
-func (r *Repository) Tally(t Target, classify func(path string) string) (map[string]int64, error) {
+func (r *Repository) ByteCounts(t Target, classify func(path string) string) (map[string]int64, error) {
 	tree, err := r.RootTree(t)
 	if err != nil {
 		return nil, err
 	}
-	if found, ok := r.reader.tally(tree); ok {
+	if found, ok := r.reader.knownByteCounts(tree); ok {
 		return found, nil
 	}
-	r.reader.later(r.repo, r.by, "tally "+tree, func(later *Repository) error { return later.findTally(t, classify) })
+	r.reader.later(r.repo, r.by, "bytes "+tree, func(later *Repository) error { return later.countBytes(t, classify) })
 	return nil, nil
 }
 
-// tally returns the tally of a tree if it is known.
-func (r *Reader) tally(tree string) (map[string]int64, bool) {
+// byte counts returns the byte counts of a tree if it is known.
+func (r *Reader) knownByteCounts(tree string) (map[string]int64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found, aging, ok := r.tallies.Get(tree)
+	found, aging, ok := r.byteCounts.Get(tree)
 	if ok && aging {
-		r.tallies.Add(tree, found, tallyCost(found))
+		r.byteCounts.Add(tree, found, byteCountsCost(found))
 	}
 	return found, ok
 }
 
-func tallyCost(found map[string]int64) int { return 256 + 64*len(found) }
+func byteCountsCost(found map[string]int64) int { return 256 + 64*len(found) }
 
-// findTally makes the tally of a target and keeps it. That of a tree with too many files is empty.
-func (r *Repository) findTally(t Target, classify func(path string) string) error {
+// countBytes makes the byte counts of a target and keeps it. That of a tree with too many files is empty.
+func (r *Repository) countBytes(t Target, classify func(path string) string) error {
 	tree, err := r.RootTree(t)
 	if err != nil {
 		return err
 	}
-	if _, ok := r.reader.tally(tree); ok {
+	if _, ok := r.reader.knownByteCounts(tree); ok {
 		return nil
 	}
 	task, err := r.task(r.ctx)
@@ -62,7 +62,7 @@ func (r *Repository) findTally(t Target, classify func(path string) string) erro
 	}
 	defer task.End()
 	found := make(map[string]int64)
-	err = r.eachFile(task, tree, maxTally, func(path string, size int64) error {
+	err = r.eachFile(task, tree, maxCounted, func(path string, size int64) error {
 		if class := classify(path); class != "" {
 			found[class] += size
 		}
@@ -76,7 +76,7 @@ func (r *Repository) findTally(t Target, classify func(path string) string) erro
 	}
 	r.reader.mu.Lock()
 	defer r.reader.mu.Unlock()
-	r.reader.tallies.Add(tree, found, tallyCost(found))
+	r.reader.byteCounts.Add(tree, found, byteCountsCost(found))
 	return nil
 }
 
