@@ -34,7 +34,7 @@ func (r *Repository) ByteCounts(t Target, classify func(path string) string) (ma
 	return nil, nil
 }
 
-// byte counts returns the byte counts of a tree if it is known.
+// knownByteCounts returns the byte counts of a tree if they are known.
 func (r *Reader) knownByteCounts(tree string) (map[string]int64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
