@@ -32,7 +32,7 @@ const (
 	// background. The work is that of a walker.
 	quickWork = 16 << 20
 
-	// Costs of a walker: bytes of trees, and what takes as long as so many bytes.
+	// Costs of a walker: bytes of trees, and other work by the number of bytes that take as long.
 	costOfCommit  = 1 << 10
 	costOfEntry   = 16 // to ask the filter of a commit for it
 	costOfCompare = 16 << 10
