@@ -6,10 +6,10 @@
 // say. A [Hunter] does the work: it asks a [Repos] what is missing and where it may
 // be, has git fetch it, and tells the forge what came.
 //
-// Git itself never reaches the network. It is given a URL of a [egressProxy] on the loopback
-// interface, behind which this package speaks HTTP to the server: it looks up and
-// checks every address that it connects to, follows redirects, counts bytes and
-// objects, watches the time, and knows afterwards exactly what went wrong.
+// Git itself never reaches the network. It gets a URL of an [egressProxy] on the loopback
+// interface. Behind that, this package speaks HTTP to the server. It looks up and checks every
+// address that it connects to, follows redirects, counts bytes and objects, and watches the time.
+// So it knows exactly why a fetch failed.
 //
 // Invariants:
 //

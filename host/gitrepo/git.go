@@ -499,9 +499,9 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, "?"))
 }
 
-// inherited are the variables of our own environment that a plain git has, as git
-// http-backend has those of a web server: who a push is by in reflogs, below which
-// refs/namespaces/ all refs are, and where the keys for signed pushes are.
+// inherited are the variables of our own environment that a plain git has. git http-backend gets
+// the same from a web server: the name of a pusher in reflogs, the folder refs/namespaces/ of all
+// refs, and the keys for signed pushes.
 var inherited = []string{"GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_NAMESPACE", "GNUPGHOME"}
 
 // Plain returns a git for a Folder whose repositories are served as git http-backend

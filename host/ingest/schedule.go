@@ -170,8 +170,7 @@ func (s *schedule) retry(e *entry) <-chan struct{} {
 	return e.notify
 }
 
-// dequeue returns the entry that is to be decided next, nil if there is none now.
-// REQUIRES: mu.
+// dequeue returns the next entry to decide, nil if there is none now. REQUIRES: mu.
 func (s *schedule) dequeue() *entry {
 	if s.deciding >= s.workers || s.returning > 0 {
 		return nil
@@ -374,8 +373,8 @@ func (s *schedule) grantSlot() {
 	}
 }
 
-// releaseSlot withdraws a sender that waits for room. If it was let go meanwhile, the
-// next one goes. REQUIRES: mu.
+// releaseSlot withdraws a sender that waits for room. If the sender has its slot already, the next
+// one gets it. REQUIRES: mu.
 func (s *schedule) releaseSlot(room chan struct{}) {
 	if i := slices.Index(s.slots, room); i >= 0 {
 		s.slots = slices.Delete(s.slots, i, i+1)

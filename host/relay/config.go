@@ -70,8 +70,8 @@ type Deps struct {
 	// Verify checks an event's id and signature, for AUTH.
 	Verify func(*host.Event) error
 
-	// Holder returns who a client is to the limits that all share, by its address and the
-	// keys that it has proven. Nil knows nobody.
+	// Holder maps an address and the keys that its client has proven to a holder in the shared
+	// limits. Nil knows nobody.
 	Holder func(addr netip.Addr, proven []host.PubKey) bound.Holder
 }
 

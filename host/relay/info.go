@@ -56,9 +56,8 @@ func said(about []host.Description, of func(*host.Description) string) string {
 	return strings.Join(texts, "\n")
 }
 
-// restricted reports whether clients must know the rules before they write here: what the
-// first part of a policy says of it that says something. Where none does, whoever has
-// criteria has rules.
+// restricted reports whether clients must know the rules before they write here. The first policy
+// with an answer decides. If no policy has one, a policy with criteria has rules.
 func restricted(about []host.Description) bool {
 	if l := limits(about); l.MinPowDifficulty > 0 {
 		return true

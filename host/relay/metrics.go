@@ -141,7 +141,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// resolve fills in the counters of a vector, by the labels that their places stand for.
+// resolve fills in the counters of a vector, by the label of each index.
 func resolve(of *prometheus.CounterVec, counters []prometheus.Counter, label func(i int) fmt.Stringer) {
 	for i := range counters {
 		counters[i] = of.WithLabelValues(label(i).String())

@@ -16,7 +16,7 @@ import (
 	"talon/internal/testkit"
 )
 
-// side is a world in which strategies are put beside each other.
+// side is a world in which strategies are compared.
 type side struct {
 	name               string
 	profile            string
@@ -186,7 +186,7 @@ func (s side) run(w *matrixWorld, stored []matrixEvent, said []besideEvent) (r b
 	return r
 }
 
-// compare fails the test if mirror is worse than layered-v5 where it is to be better.
+// compare fails the test if mirror is worse than layered-v5 in a measure where it should be better.
 func (s side) compare(t *testing.T, layered, mirror besideResult) {
 	of := func(list []time.Duration, share int) time.Duration { return list[(len(list)-1)*share/100] }
 	if took := of(mirror.comments, 90); took > 1500*time.Millisecond {
@@ -221,9 +221,9 @@ func (r *besideResult) String() string {
 		kB(r.restart.SentBytes), kB(r.restart.Received))
 }
 
-// TestBeside puts strategies beside each other in worlds whose events are at some of
-// their repository's relays, or at all of them, in virtual time: what they receive, and how
-// late things are. TALON_TEST_DEVNET=1 has 1,000 repositories at 5 of 100 relays each.
+// TestBeside compares strategies in worlds whose events are at some of their repository's relays,
+// or at all of them, in virtual time. It measures the bytes that they receive, and the delays.
+// TALON_TEST_DEVNET=1 has 1,000 repositories at 5 of 100 relays each.
 func TestBeside(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")

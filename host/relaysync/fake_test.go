@@ -458,15 +458,15 @@ func (r *remote) update(f func(now int64) []relaymodel.Effect) {
 	}
 }
 
-// add stores events and sends them to whoever listens.
+// add stores events and sends them to all subscribers.
 func (r *remote) add(list ...*host.Event) {
 	for _, e := range list {
 		r.update(func(now int64) []relaymodel.Effect { return r.relay.Add(e, now) })
 	}
 }
 
-// meet answers a handshake. Who has read the answer finds the connection counted, and
-// cut by cut.
+// meet answers a handshake. After a client has read the answer, the connection is counted, and cut
+// cuts it.
 func (r *remote) meet(w http.ResponseWriter, req *http.Request) *peer {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,8 +47,8 @@ func TestNegentropy(t *testing.T) {
 	}
 }
 
-// What several historics need at the same time comes once: what one asks for, the others
-// wait for, and ask for themselves if the first one fails or is ended.
+// TestNegentropyTogether checks that events that several historics need come once. One asks, and
+// the others wait. They ask themselves if the first one fails or is ended.
 func TestNegentropyTogether(t *testing.T) {
 	const n = 300
 	names := []string{"first", "second", "third"}
@@ -139,7 +139,7 @@ func needOf(t *testing.T, said string) (n int) {
 	return n
 }
 
-// What was refused and what is held is not fetched again.
+// TestNegentropyKnowsRefused checks that refused and held events are not fetched again.
 func TestNegentropyKnowsRefused(t *testing.T) {
 	list := notes(t, 300)
 	r := newRemote(t, nil)
@@ -169,7 +169,7 @@ func TestNegentropyKnowsRefused(t *testing.T) {
 	if now := w.store.Submitted(); now != submitted || submitted != 300 {
 		t.Errorf("%d events were submitted, and then %d", submitted, now-submitted)
 	}
-	// It is not here, so that another relay which has never had it lacks nothing.
+	// The event is not here. So another relay that never had it lacks nothing.
 	other := newRemote(t, nil)
 	for _, e := range list {
 		if e.ID[0]%3 != 0 {
@@ -193,7 +193,7 @@ func TestNegentropyKnowsRefused(t *testing.T) {
 	}
 }
 
-// What the relay lacks is sent to it, if operator and strategy want that.
+// TestPush checks that a relay gets the events that it lacks, if operator and strategy want that.
 func TestPush(t *testing.T) {
 	for _, allowed := range []bool{true, false} {
 		t.Run(fmt.Sprint(allowed), func(t *testing.T) {

@@ -150,7 +150,8 @@ func TestForgedDoesNotPoison(t *testing.T) {
 	}
 }
 
-// What a relay sends after the end of stored events does not put off the news of it.
+// TestStreamAfterEnd checks that messages after the end of stored events do not delay the news of
+// it.
 func TestStreamAfterEnd(t *testing.T) {
 	list := notes(t, 2)
 	r := newRemote(t, onReq(func(p *peer, sub string) {
@@ -282,7 +283,8 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// A document of NIP-11 that is endless, or all wrong, is no reason not to connect.
+// TestWrongInformation checks that Talon connects in spite of an endless or wrong document of
+// NIP-11.
 func TestWrongInformation(t *testing.T) {
 	for name, text := range map[string]string{
 		"endless":    `{"name":"` + strings.Repeat("x", 10<<20),

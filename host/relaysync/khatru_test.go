@@ -22,10 +22,11 @@ import (
 	"talon/internal/testkit"
 )
 
-// TestKhatru: the real khatru with three of its stores, over the loopback interface, and events on
-// exactly one relay each: a first sync, new events, events with old dates, a deletion, an outage of
-// each relay and a restart of Talon. Nothing is missing after one check, nobody is barred, and live
-// events come within 5 seconds (p99). It takes about a minute for each strategy, and needs the module proxy.
+// TestKhatru runs the real khatru with three of its stores, over the loopback interface. Each event
+// is on exactly one relay. There are a first sync, new events, events with old dates, a deletion,
+// an outage of each relay and a restart of Talon. No event may be missing after one check, and no
+// relay may be barred. Live events must come within 5 seconds (p99). It takes about a minute for
+// each strategy, and needs the module proxy.
 func TestKhatru(t *testing.T) {
 	if os.Getenv("TALON_TEST_DEVNET") == "" {
 		t.Skip("it takes minutes, and builds khatru: set TALON_TEST_DEVNET=1")

@@ -32,8 +32,8 @@ func (j *journal) has(line *regexp.Regexp) bool {
 	return line.MatchString(j.text.String())
 }
 
-// What happens is logged at the level that the documents give it, with what an operator
-// needs: the more of it live sync should have brought, the louder.
+// TestLogLevels checks that each event is logged at the level of the documents, with the details
+// that an operator needs. The level rises with the number of events that live sync missed.
 func TestLogLevels(t *testing.T) {
 	log := new(journal)
 	r := newRemote(t, nil)

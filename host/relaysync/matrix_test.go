@@ -168,9 +168,9 @@ const (
 	catchupBy = "the document of this strategy catches up by REQ with since, and has no comparison but once a day"
 )
 
-// matrixLate says why events with old dates wait for the daily sync: those that come while
-// relays are listened to, those that come while one is away, and those that come when it is
-// back. "": they do not.
+// matrixLate says why events with old dates wait for the daily sync. live is for those that come
+// while relays are listened to, away for those that come during an absence, and again for those
+// that come after it. "": they do not wait.
 func matrixLate(strategy string) (live, away, again string) {
 	switch {
 	case strategy == "layered-v1":
@@ -192,10 +192,10 @@ func matrixProfiles() []string { return append(relaymodel.Names(), "limited", "n
 
 var matrixStrategies = []string{"layered-v1", "layered-v2", "layered-v4", "layered-v5", "mirror"}
 
-// TestMatrix: with each strategy, each relay that exists, and what happens to them,
-// Talon has exactly what it is to have, within the time of a visit, in virtual time.
-// Old dates are tried with each relay: how a strategy asks for them depends on the relay.
-// TALON_TEST_DEVNET=1 runs all of it.
+// TestMatrix combines each strategy, each kind of relay, and each fault. Talon must have exactly
+// the expected events, within the time of a visit, in virtual time. Old dates are tried with each
+// relay, because the requests of a strategy depend on the relay. TALON_TEST_DEVNET=1 runs all of
+// it.
 func TestMatrix(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")

@@ -238,7 +238,7 @@ func (w *matrixWorld) missing() int {
 	return n
 }
 
-// beside returns how many events are here that should not be.
+// beside returns the number of events here that should not be.
 func (w *matrixWorld) beside() int { return w.here.Len() - len(w.expected) }
 
 // within waits until all that should be here is, and returns what is wrong if that

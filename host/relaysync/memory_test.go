@@ -13,8 +13,8 @@ import (
 	"talon/host/relaysync/relaysynctest"
 )
 
-// What was refused is known after a restart as long as the same policies decide; what other
-// policies refused is neither believed nor left behind.
+// TestRefusals checks that refusals are known after a restart while the same policies decide.
+// Refusals of other policies are neither believed nor left behind.
 func TestRefusals(t *testing.T) {
 	keep := new(relaysynctest.Memory)
 	policies, hash := "first", match.NewHash(1, 2)
@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 	save(r)
 	check(begin(), "what those refused", 10, 20, 2)
 
-	// What could not be written is written with the next.
+	// A failed write is made up for by the next one.
 	r = begin()
 	refuse(r, 20, 30)
 	keep.Fail(nil, errors.New("no space"))
@@ -81,8 +81,8 @@ func TestRefusals(t *testing.T) {
 	check(begin(), "after a failure", 10, 30, 3)
 }
 
-// What a line has put is there for the next one immediately, whether it is written
-// already, being written, or could not be.
+// TestBeliefs checks that the next line sees the records of a line immediately: already written,
+// being written, or not writable.
 func TestBeliefs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keep := new(relaysynctest.Holdings)

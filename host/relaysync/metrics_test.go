@@ -15,8 +15,8 @@ import (
 	"talon/sdk/abi"
 )
 
-// The metrics are those that existing dashboards know, under whatever prefix, and our
-// own dashboard shows none that there is not.
+// TestMetrics checks that the metrics are those of existing dashboards, under any prefix, and that
+// our own dashboard shows only metrics that exist.
 func TestMetrics(t *testing.T) {
 	r := newRemote(t, nil)
 	r.add(notes(t, 3)...)

@@ -66,8 +66,8 @@ func TestHeldIsCountedOnce(t *testing.T) {
 	}
 }
 
-// The relay goes away and comes back: what happened meanwhile is fetched, and counted
-// as a gap.
+// TestReconnect lets a relay go away and come back. Its new events are fetched, and counted as a
+// gap.
 func TestReconnect(t *testing.T) {
 	r := newRemote(t, nil)
 	catchUp := fetch(r.url, "missed", abi.MethodAuto, kinds(1))
@@ -191,7 +191,7 @@ func TestManyWait(t *testing.T) {
 	testkit.Eventually(t, "the arrival of all", func() bool { return w.store.Len() == n+1 })
 }
 
-// What was refused is decided again when another policy decides.
+// TestForget checks that refused events are decided again when another policy decides.
 func TestForget(t *testing.T) {
 	list := notes(t, 100)
 	r := newRemote(t, nil)
@@ -270,8 +270,8 @@ func TestMissedNews(t *testing.T) {
 	w.plan.wait(t, 1, "local kind=1621")
 }
 
-// Other policies decide: what they keep no archive of is followed no more, what they keep one
-// of is, and nothing else goes to the strategy again.
+// TestPoliciesChanged changes the policies. Repositories without an archive are no longer followed,
+// and those with a new archive are. The strategy hears of nothing else again.
 func TestPoliciesChanged(t *testing.T) {
 	var archived atomic.Value
 	archived.Store("first")
@@ -386,8 +386,8 @@ func TestStrategyFails(t *testing.T) {
 	}
 }
 
-// Where there is no strategy nothing is asked, and nothing has failed. One that comes
-// begins with the world as it is.
+// TestNoStrategy checks that without a strategy no relay is asked, and nothing fails. A strategy
+// that comes begins with the state of the world.
 func TestNoStrategy(t *testing.T) {
 	r := newRemote(t, nil)
 	var none atomic.Bool
@@ -411,8 +411,8 @@ func TestNoStrategy(t *testing.T) {
 	}
 }
 
-// What a strategy must not do is not done, and it gets an answer that says so; it can not
-// make the host do more than the limits.
+// TestCaps checks that forbidden actions of a strategy are not carried out and get an answer that
+// says so. It cannot make the host exceed the limits.
 func TestCaps(t *testing.T) {
 	r := newRemote(t, nil)
 	var many []abi.StepAction

@@ -1,7 +1,6 @@
-// Package queue decides what the hunt for git data does next. Its inputs are events that
-// were held and results of requests; its output is which repository to look at and which
-// URL to ask. It has no clock, no goroutine and no I/O: its user hands in the time and
-// does the work.
+// Package queue decides the next step of the hunt for git data. Its inputs are held events and
+// results of requests. Its output is which repository to look at and which URL to ask. It has no
+// clock, no goroutine and no I/O: its user hands in the time and does the work.
 //
 // Repositories are searched for by identifier: many events, one search. There are
 // two paths, which do not wait for each other.

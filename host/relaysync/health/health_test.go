@@ -180,7 +180,7 @@ func (m *throttleAll) Ask(_ context.Context, q throttle.Function, request []byte
 	return abi.AppendThrottleAdmitAnswer(nil, &abi.ThrottleAdmitAnswer{Start: true}), nil
 }
 
-// What is known survives a restart, also if the disk was full for a while.
+// TestRestart checks that the knowledge survives a restart, also if the disk was full for a while.
 func TestRestart(t *testing.T) {
 	d := new(relaysynctest.Memory)
 	_ = d.Save(t.Context(), map[string][]byte{"wss://odd": []byte("{")})
@@ -202,8 +202,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// What is known is there before anything is asked, after a restart too, until it is
-// reset.
+// TestRecallAndReset checks that the knowledge is there before the first request, also after a
+// restart, until it is reset.
 func TestRecallAndReset(t *testing.T) {
 	d := new(relaysynctest.Memory)
 	m := &script{err: throttle.ErrNoModule}

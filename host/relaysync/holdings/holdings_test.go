@@ -66,7 +66,7 @@ func TestSetAgainstMap(t *testing.T) {
 	}
 }
 
-// What nobody asks for is not kept, and there is nothing to be written.
+// TestKeep checks that a set that no filter uses is dropped, with nothing to write.
 func TestKeep(t *testing.T) {
 	s := New(10)
 	s.Add(id(1))
@@ -176,7 +176,8 @@ func TestKnows(t *testing.T) {
 	}
 }
 
-// Whatever is read makes a set that works, and one that was written comes back.
+// FuzzDecode reads any bytes. The result must be a set that works, and a written set must come
+// back.
 func FuzzDecode(f *testing.F) {
 	s := New(10)
 	s.Keep()

@@ -9,7 +9,8 @@ import (
 	"talon/host/relaysync/match"
 )
 
-// What the policy before refused while another took its place is not remembered.
+// TestRefusedBeforeInvalidate checks that refusals of a policy that was replaced in between are
+// forgotten.
 func TestRefusedBeforeInvalidate(t *testing.T) {
 	k := New(match.NewHash(1, 2), 10, 100)
 	list := []*host.Event{{ID: host.ID{1}}, {ID: host.ID{2}}, {ID: host.ID{3}}}
@@ -41,8 +42,8 @@ func (k *Set) refuse(from, to int, now int64) {
 	}
 }
 
-// What was refused is known after a restart, with its age and by filters too, from pages of
-// which only those that changed are written.
+// TestRestore checks that refusals are known after a restart, with their age and by filters too.
+// Only changed pages are written.
 func TestRestore(t *testing.T) {
 	hash := match.NewHash(1, 2)
 	k := New(hash, 10_000, 100)

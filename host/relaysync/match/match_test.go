@@ -155,8 +155,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// What an event waits for, one that is accepted answers: by what it names or is called, in
-// either direction.
+// TestAnswers checks that an accepted event matches the wait of an event: by the names in it, or by
+// its own name, in either direction.
 func TestAnswers(t *testing.T) {
 	h := NewHash(1, 2)
 	alice, bob := host.PubKey{1}, host.PubKey{2}

@@ -24,7 +24,7 @@ func by(author byte, e *host.Event) *host.Event {
 	return e
 }
 
-// due takes all that is to be tried again.
+// due takes all events that are due.
 func due(s *Set) string {
 	var list []string
 	for {
@@ -37,13 +37,13 @@ func due(s *Set) string {
 	}
 }
 
-// arrive tells of an arrival, and takes all that is to be tried again.
+// arrive reports an arrival to the set, and takes all events that are due.
 func arrive(s *Set, e *host.Event) string {
 	s.Arrived(e)
 	return due(s)
 }
 
-// add tells of a refusal, and reports whether something is to be tried again immediately.
+// add records a refusal, and reports whether an event is due immediately.
 func add(s *Set, e *host.Event, mark uint64) bool {
 	s.Add(e, "one", mark, now)
 	return due(s) != ""
@@ -108,7 +108,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// What names an event, what is of the same repository, what is of the same author.
+// TestKeys covers an event that names the other, one of the same repository, and one of the same
+// author.
 func TestKeys(t *testing.T) {
 	repo := event(1, 30617, host.Tag{"d", "demo"}, host.Tag{"maintainers", host.PubKey{7}.String()})
 	for name, tt := range map[string]struct {
@@ -136,8 +137,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// What arrives while the event is decided counts, also when the set hears of the
-// refusal later.
+// TestMark checks that an arrival during the decision counts, also if the set hears of the refusal
+// later.
 func TestMark(t *testing.T) {
 	s := New(DefaultLimits)
 	root := event(1, 1621)
@@ -177,7 +178,7 @@ func TestTries(t *testing.T) {
 	if s.Len() > 1 {
 		t.Errorf("%d events", s.Len())
 	}
-	// A try that could not be made does not count.
+	// An attempt that failed to begin does not count.
 	s = New(Limits{Events: 10, Bytes: 1 << 20, Age: 100, Tries: 1})
 	s.Add(reply, "one", s.Position(), now)
 	for range 3 {
@@ -188,7 +189,7 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// What is due stays due, each event once, until it is taken or gone.
+// TestDue checks that an event stays due, once, until it is taken or gone.
 func TestDue(t *testing.T) {
 	s := New(DefaultLimits)
 	root := event(1, 1621)
@@ -231,7 +232,7 @@ func TestDated(t *testing.T) {
 			t.Errorf("event %d is tried at once", e.ID[0])
 		}
 	}
-	// What it names arrives: it is tried as often as others, and stays.
+	// The events that it names arrive. It is tried as often as others, and stays.
 	for range 3 {
 		arrive(s, event(9, 1))
 		s.Add(soon, "one", s.Position(), now)
@@ -308,7 +309,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, the books agree.
+// TestBooks runs random steps in any order. The counters must agree with the content.
 func TestBooks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := New(Limits{Events: 8, Bytes: 4000, Age: 20, Tries: 3, Ahead: 30})
