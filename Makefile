@@ -108,7 +108,7 @@ fuzz: tools ## every fuzz target for a minute
 
 nightly: scale pages devnet seeds race-all fuzz attack ## what takes hours: large networks and inputs, races everywhere, fuzzing, attacks
 
-attack: build ## attack bin/talon on loopback in every known way, and report what honest people notice, 20 minutes
+attack: build ## attack bin/talon on loopback in every known way, and report what honest people notice, 12 minutes
 	@scripts/attack
 
 bench: build ## the benchmarks, the whole server included

@@ -37,7 +37,8 @@ func main() {
 
 func run() (ok bool, err error) {
 	only := flag.String("only", "", "names of the attacks to run, with commas between them; empty means all")
-	seconds := flag.Int("seconds", 30, "length of each phase: alone, and during the attack")
+	seconds := flag.Int("seconds", 30, "length of each attack")
+	alone := flag.Int("alone", 0, "length of the phase before each attack; 0 makes all of these together three times as long as one attack, and none longer than it")
 	count := flag.Int("count", 0, "size of each attack in its own unit; 0 means that of the list")
 	program := flag.String("server", "bin/talon", "the talon binary")
 	flags := flag.String("flags", "", "further flags of talon serve, separated by spaces; {maintainer} is the key of the honest maintainer")
@@ -58,7 +59,12 @@ func run() (ok bool, err error) {
 		}
 		return true, nil
 	}
-	o := attack.Options{Flags: strings.Fields(*flags), Phase: time.Duration(*seconds) * time.Second, Count: *count, Dir: *dir}
+	if *alone == 0 {
+		*alone = max(1, min(*seconds, 3**seconds/len(attacks)))
+	}
+	o := attack.Options{
+		Flags: strings.Fields(*flags), Alone: time.Duration(*alone) * time.Second, Phase: time.Duration(*seconds) * time.Second, Count: *count, Dir: *dir,
+	}
 	if o.Program, err = filepath.Abs(*program); err != nil {
 		return false, err
 	}
@@ -67,26 +73,30 @@ func run() (ok bool, err error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	ok = true
 	var results []*attack.Result
-	for _, a := range attacks {
+	var stopped error // after it, what was measured before is reported
+	for i, a := range attacks {
+		fmt.Fprintf(os.Stderr, "attack %d of %d: %s\n", i+1, len(attacks), a.Name)
 		r, err := attack.Measure(ctx, a, o)
 		if err != nil {
-			return false, fmt.Errorf("measure %s: %w", a.Name, err)
+			stopped = fmt.Errorf("measure %s: %w", a.Name, err)
+			break
 		}
-		r.Print(os.Stdout)
 		results = append(results, r)
-		ok = ok && r.OK()
 	}
-	attack.PrintTable(os.Stdout, results)
-	if *report == "" {
-		return ok, nil
+	v := attack.Judge(results)
+	for _, r := range results {
+		r.Print(os.Stdout)
 	}
-	text, err := json.MarshalIndent(results, "", "\t")
+	v.PrintTable(os.Stdout)
+	if stopped != nil || *report == "" {
+		return v.OK, stopped
+	}
+	text, err := json.MarshalIndent(v, "", "\t")
 	if err != nil {
 		return false, err
 	}
-	return ok, os.WriteFile(*report, append(text, '\n'), 0o644)
+	return v.OK, os.WriteFile(*report, append(text, '\n'), 0o644)
 }
 
 // selected returns the attacks with the given names.

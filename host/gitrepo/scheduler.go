@@ -80,9 +80,9 @@ var ErrDisplaced = errors.New("the request stood still while others waited")
 // Scheduler shares slots for git processes among networks. A slot is the right to work. A
 // task without a slot waits, or its process is paused.
 //
-// A network may use more slots than its share as long as nobody else waits. When somebody
-// waits, the network with the most slots loses one after a slice of time, and networks take
-// turns. A task whose client neither sends nor reads loses its slot as soon as somebody
+// A network may use more slots than its share as long as nobody else waits. A network that
+// works nowhere gets such a slot at once. Otherwise, when somebody waits, the network with the
+// most slots loses one after a slice of time, and networks take turns. A task whose client neither sends nor reads loses its slot as soon as somebody
 // waits. A process that loses its slot is paused. Paused processes are a bound of their own:
 // when it is reached, the stalest task of the heaviest network ends.
 //
@@ -150,7 +150,7 @@ func (s *Scheduler) Bounds() []bound.Spec {
 		rows = append(rows, c.places.Spec(), bound.Spec{
 			Name: "git processes of the class " + c.name.String() + " that work", Unit: "processes",
 			Total: int64(c.limits.Slots), Network: bound.Share(int64(c.limits.Slots)),
-			Yields: "the heaviest network, one process in each slice of time; it may use more while nobody waits",
+			Yields: "the heaviest network: a process at once for a network that has none, else one in each slice of time; it may use more while nobody waits",
 		})
 	}
 	return rows
@@ -225,7 +225,7 @@ func (s *Scheduler) takeSlot(c *class, next *Task) bool {
 	})
 	soonest := time.Duration(-1)
 	for _, t := range victims {
-		if left := s.options.Slice - time.Since(t.since); left > 0 && !t.idle {
+		if left := s.options.Slice - time.Since(t.since); left > 0 && !t.idle && !t.borrows(next) {
 			if soonest < 0 || left < soonest {
 				soonest = left
 			}
@@ -259,6 +259,16 @@ func (t *Task) heavier(next *Task) bool {
 		return t.wide.working > next.wide.working
 	}
 	return t.narrow.working > next.narrow.working
+}
+
+// borrows reports whether the network of t works beyond its share while that of next works
+// nowhere. Within a neighbourhood, its networks are compared. REQUIRES: mu.
+func (t *Task) borrows(next *Task) bool {
+	share := int(bound.Share(int64(t.class.limits.Slots)))
+	if t.wide != next.wide {
+		return next.wide.working == 0 && t.wide.working > share
+	}
+	return next.narrow.working == 0 && t.narrow.working > share
 }
 
 // pause takes the slot of a task for another one. It reports false if no more can be paused.

@@ -202,6 +202,33 @@ func TestNetworksTakeTurns(t *testing.T) {
 	}
 }
 
+// TestNewcomersWaitForNoSlice shows that a network that works nowhere gets a slot of one that
+// works beyond its share at once.
+func TestNewcomersWaitForNoSlice(t *testing.T) {
+	for name, addr := range map[string]string{"another network": "192.0.2.1", "the same neighbourhood": "203.0.113.2"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := schedule(t, nil)
+				crowd := workOf(t, s, ClassPush, "203.0.113.1", 4, 10*time.Second)
+				synctest.Wait()
+				for i := range 5 {
+					if got := workOf(t, s, ClassPush, addr, 1, 20*time.Millisecond)(); got != 20*time.Millisecond {
+						t.Errorf("20 ms of work of a newcomer took %v in round %d", got, i)
+					}
+				}
+				// A second slot comes after a slice: then it is two against two.
+				if got := workOf(t, s, ClassPush, addr, 2, 20*time.Millisecond)(); got != 40*time.Millisecond {
+					t.Errorf("twice 20 ms took %v, want one after the other", got)
+				}
+				if got := crowd(); got > 10*time.Second+200*time.Millisecond {
+					t.Errorf("the crowd took %v, want 10 s and what the newcomer took", got)
+				}
+				quiet(t, s)
+			})
+		})
+	}
+}
+
 // TestManyNetworksTakeTurns shows that each of more networks than slots goes on, by slices.
 func TestManyNetworksTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

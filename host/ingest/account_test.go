@@ -49,7 +49,7 @@ func TestNetworksShareWorkers(t *testing.T) {
 					e := s.dequeue()
 					s.done(e, time.Millisecond)
 					for _, e := range s.appendReady(nil) {
-						for ; e != nil; e = s.pop(e) {
+						for ; e != nil; e = s.pop(e, 0) {
 							if from := e.lane.source; from != honest && fresh {
 								attack(source(sent % 200))
 							} else if from != honest {
@@ -117,7 +117,7 @@ func TestNetworksShareSlowDecisions(t *testing.T) {
 					s.done(e, time.Second)
 				}
 				for _, e := range s.appendReady(nil) {
-					for ; e != nil; e = s.pop(e) {
+					for ; e != nil; e = s.pop(e, 0) {
 					}
 				}
 			}

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,7 +137,7 @@ func TestIdleSourceIsNext(t *testing.T) {
 		}
 		s.done(e, took)
 		for _, e := range s.appendReady(nil) {
-			for ; e != nil; e = s.pop(e) {
+			for ; e != nil; e = s.pop(e, 0) {
 				if e.item.Source != quiet {
 					send(e.item.Source)
 				}
@@ -468,4 +469,53 @@ func TestLoneEventIsCommittedAtOnce(t *testing.T) {
 		}
 		r.stop()
 	})
+}
+
+// TestCostlyEventsDelayTheirSource has floods of events that take long to store. Others wait for
+// few of these, and not for a batch of them, nor for one of each connection of a network.
+func TestCostlyEventsDelayTheirSource(t *testing.T) {
+	const cost = 4 * time.Millisecond
+	for name, connections := range map[string]int{"one connection": 1, "a network": 24} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := start(t, acceptAll, func(c *Config) {
+					c.Batch = 512
+					c.Store.(*memory).putFails = func(e *host.Event) error {
+						if e.Kind == 7 {
+							time.Sleep(cost)
+						}
+						return nil
+					}
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				var flood sync.WaitGroup
+				for client := range connections {
+					flood.Go(func() {
+						source := &host.Source{Origin: host.FromClient, Addr: netip.MustParseAddr("203.0.113.1")}
+						room := make(chan struct{}, 128)
+						for n := 0; ctx.Err() == nil; n++ {
+							room <- struct{}{}
+							e := event(100_000*(client+1) + n)
+							e.Kind = 7
+							_ = r.Submit(ctx, &host.Item{Event: e, Source: source, Done: func(host.Verdict, error) { <-room }})
+						}
+					})
+				}
+				time.Sleep(time.Second)
+				mine := &host.Source{Origin: host.FromClient, Addr: netip.MustParseAddr("192.0.2.1")}
+				for n := range 100 {
+					began := time.Now()
+					r.submit(t, mine, event(n))
+					// The turn that has begun, and the batch that is open.
+					if took := time.Since(began); took > turnTime+batchTime+2*cost {
+						t.Errorf("event %d took %v", n, took)
+					}
+					time.Sleep(7 * time.Millisecond)
+				}
+				cancel()
+				r.stop()
+				flood.Wait()
+			})
+		})
+	}
 }

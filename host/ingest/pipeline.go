@@ -213,6 +213,7 @@ type entry struct {
 	retries  int      // decisions that were made again
 	started  time.Time
 	answered bool
+	turn     laneKey // of its lane, when the writer ordered the entries last
 
 	// Guarded by schedule.mu.
 	decided    bool

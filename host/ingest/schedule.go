@@ -269,6 +269,28 @@ func (s *schedule) appendReady(list []*entry) []*entry {
 	return list
 }
 
+// order puts entries of different lanes into the order in which they take effect: those of the
+// lanes that have used least come first.
+func (s *schedule) order(list []*entry) {
+	if len(list) < 2 {
+		return
+	}
+	s.mu.Lock()
+	for _, e := range list {
+		e.turn = e.lane.currentKey()
+	}
+	s.mu.Unlock()
+	slices.SortStableFunc(list, func(a, b *entry) int {
+		switch {
+		case a.turn.less(b.turn):
+			return -1
+		case b.turn.less(a.turn):
+			return 1
+		}
+		return 0
+	})
+}
+
 // upcoming returns events that are decided and will be written next, if their decisions hold:
 // those in the lanes of the entries whose turn has come, and of those that are ready.
 func (s *schedule) upcoming(due []*entry, limit int) (events []*host.Event) {
@@ -303,12 +325,13 @@ func (s *schedule) claim(e *entry) {
 	}
 }
 
-// pop removes an entry from its lane, where it is the first: it takes effect now or
-// never. It returns the one behind it if that is decided.
-func (s *schedule) pop(e *entry) *entry {
+// pop removes an entry from its lane, where it is the first: it took effect now, which took
+// so long, or never will. It returns the one behind it if that is decided.
+func (s *schedule) pop(e *entry, took time.Duration) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := e.lane
+	l.charge(took)
 	l.missed = max(l.missed-1, 0)
 	l.entries[l.head] = nil
 	l.head++

@@ -62,7 +62,7 @@ func (m *modelSchedule) turns() {
 				break
 			}
 			m.submitted[e.lane] = m.submitted[e.lane][1:]
-			e = m.pop(e)
+			e = m.pop(e, 0)
 		}
 	}
 }

@@ -15,6 +15,13 @@ const (
 	// maxOpen bounds how long a batch stays open for events that are being decided.
 	maxOpen = 5 * time.Millisecond
 
+	// batchTime bounds how long events take effect before the batch is committed, unless
+	// a commit itself takes long: then it is twice the time of a commit.
+	batchTime = 20 * time.Millisecond
+
+	// turnTime is how long events take effect before the writer looks who has used least.
+	turnTime = 5 * time.Millisecond
+
 	// maxFailTime bounds how long the writer waits for decisions about the items of a batch
 	// that failed.
 	maxFailTime = 100 * time.Millisecond
@@ -35,6 +42,7 @@ type writer struct {
 	uncounted bool // the quotas do not agree with the store; they are to be counted again
 
 	ready      []*entry      // decided and first in their lanes
+	behind     []*entry      // a buffer of takeTurns
 	batch      *batch        // that is open; nil if none is
 	failures   uint64        // batches that could not be committed
 	unstored   wave.Wave     // events that could not be stored
@@ -115,7 +123,9 @@ func (w *writer) openTime() time.Duration {
 	return 0
 }
 
-// takeTurns applies what is decided, an entry of each lane in turn.
+// takeTurns applies what is decided, an entry of each lane in turn. The lanes that have used
+// least come first, as in the schedule: what it takes to store an event counts against the
+// lane as its decision does.
 func (w *writer) takeTurns() {
 	for {
 		select {
@@ -132,27 +142,33 @@ func (w *writer) takeTurns() {
 		if len(w.ready) == 0 {
 			return
 		}
-		next := w.ready[:0]
-		for _, e := range w.ready {
-			if e = w.applyNext(e); e != nil {
-				next = append(next, e)
+		w.schedule.order(w.ready)
+		behind := w.behind[:0]
+		taken := 0
+		for began := time.Now(); taken < len(w.ready) && time.Since(began) < turnTime; taken++ {
+			if next := w.applyNext(w.ready[taken]); next != nil {
+				behind = append(behind, next)
 			}
 		}
-		clear(w.ready[len(next):])
-		w.ready = next
+		n := copy(w.ready, w.ready[taken:])
+		clear(w.ready[n:])
+		w.ready = append(w.ready[:n], behind...)
+		clear(behind)
+		w.behind = behind
 	}
 }
 
 // applyNext lets an entry take effect, if its decision still holds. It returns the next
 // entry of the lane if that is decided.
 func (w *writer) applyNext(e *entry) *entry {
+	began := time.Now()
 	stale := !e.deferred && w.staleOrFail(e)
 	w.recordOutcome(e, stale)
 	if (stale || e.deferred) && !w.requeue(e, stale) {
 		return nil
 	}
 	w.apply(e)
-	return w.schedule.pop(e)
+	return w.schedule.pop(e, time.Since(began))
 }
 
 // staleOrFail is stale. If that panics, the entry is answered with the error.
@@ -194,7 +210,7 @@ func (w *writer) apply(e *entry) {
 	case b.err != nil:
 		w.batch = nil
 		w.fail(b)
-	case len(b.answers) >= w.cfg.Batch || b.bytes >= batchBytes:
+	case len(b.answers) >= w.cfg.Batch || b.bytes >= batchBytes || time.Since(b.opened) >= max(batchTime, 2*w.commitTime):
 		w.finish()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,11 @@ import (
 // lingerTime bounds how long a closed connection is kept so that the client can
 // read why.
 const lingerTime = time.Second
+
+// yieldAfter is how long a connection handles messages before it lets others have its processor.
+// The runtime would let it go on for 10 ms, or until it has no more of them. With hundreds of
+// connections that send much at once, a message of somebody else would wait for all these.
+const yieldAfter = 100 * time.Microsecond
 
 // conn is one websocket connection.
 type conn struct {
@@ -103,6 +109,7 @@ func (c *conn) loop(ctx context.Context) (err error) {
 	if c.relay.cfg.ChallengeOnConnect {
 		c.sendChallenge()
 	}
+	var yielded time.Time
 	for {
 		msg, err := c.in.next(ctx)
 		if err != nil {
@@ -110,11 +117,16 @@ func (c *conn) loop(ctx context.Context) (err error) {
 		}
 		c.busy.Store(true)
 		err = c.handle(ctx, msg)
-		c.seen.Store(c.relay.cfg.Now().UnixNano())
+		now := c.relay.cfg.Now()
+		c.seen.Store(now.UnixNano())
 		c.parts.conn.Touch()
 		c.busy.Store(false)
 		if err != nil {
 			return err
+		}
+		if now.Sub(yielded) >= yieldAfter {
+			runtime.Gosched()
+			yielded = now
 		}
 	}
 }

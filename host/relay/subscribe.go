@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,8 @@ type subscription struct {
 	prefix  []byte // what stands before an event
 	watches []watch
 	values  int
-	key     string // equal for equal filters; empty until filterKey needs it
+	sum     uint64 // equal for equal filters; see checksum
+	key     string // the same, and only for these; empty until countEqual needs it
 
 	stamp uint64 // belongs to the publisher: the last event looked at
 
@@ -159,9 +161,10 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 }
 
 // countEqual returns how many other subscriptions of the connection have the same filters. It
-// compares filters only if enough subscriptions have the same number of values.
+// compares filters only if enough subscriptions have the same sum.
 func (c *conn) countEqual(s, old *subscription, filters []host.Filter) (n int) {
-	similar := func(other *subscription) bool { return other != old && other.values == s.values }
+	s.sum = checksum(filters)
+	similar := func(other *subscription) bool { return other != old && other.sum == s.sum }
 	for _, other := range c.subs {
 		if similar(other) {
 			n++
@@ -188,6 +191,36 @@ func (c *conn) countEqual(s, old *subscription, filters []host.Filter) (n int) {
 		}
 	}
 	return n
+}
+
+var checksumSeed = maphash.MakeSeed()
+
+// checksum returns a number that is the same for filters that ask for the same, in any order.
+// Clients cannot choose it. Filters that match nothing do not count.
+func checksum(filters []host.Filter) (sum uint64) {
+	for i := range filters {
+		f := &filters[i]
+		if f.Empty() {
+			continue
+		}
+		n := uint64(1)
+		for _, id := range f.IDs {
+			n += maphash.Bytes(checksumSeed, id[:])
+		}
+		for _, author := range f.Authors {
+			n += maphash.Bytes(checksumSeed, author[:])
+		}
+		for _, kind := range f.Kinds {
+			n += maphash.Comparable(checksumSeed, kind)
+		}
+		for _, t := range f.Tags {
+			for _, v := range t.Values {
+				n += maphash.String(checksumSeed, v)
+			}
+		}
+		sum = max(sum, n) // a filter counts once
+	}
+	return sum
 }
 
 // filterKey returns a key that is the same for filters that ask for the same, in any order.

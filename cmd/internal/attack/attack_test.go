@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"net"
 	"net/http"
@@ -107,11 +108,54 @@ func TestCriteria(t *testing.T) {
 		"a crash":        {under: alone, crash: "panic: x", finding: "the server ended: panic: x"},
 	} {
 		r := &Result{Operations: map[string]Operation{}, After: c.after, Crash: c.crash, Outcome: Outcome{Figures: Figures{"dials": c.count}}}
-		r.compare(&Attack{Max: map[string]int64{"dials": 60}}, alone, c.under)
+		r.attack, r.alone, r.under = &Attack{Max: map[string]int64{"dials": 60}}, alone, c.under
+		if v := Judge([]*Result{r}); v.OK != r.OK() || len(v.Fail) > 0 == v.OK || len(v.Busy) > 0 {
+			t.Errorf("%s: the verdict is %+v", name, v)
+		}
 		found := strings.Join(r.Findings, "; ")
 		if r.OK() != (c.finding == "") || !strings.Contains(found, c.finding) {
 			t.Errorf("%s: the findings are %q, want %q", name, found, c.finding)
 		}
+	}
+}
+
+// TestJudge compares each attack with the first phases of all of them, and names those that were
+// measured on a busy machine.
+func TestJudge(t *testing.T) {
+	phase := func(took ...time.Duration) *Samples {
+		s := newSamples()
+		for _, op := range operations {
+			for _, d := range took {
+				s.add(op, d, nil)
+			}
+		}
+		return s
+	}
+	const ms = time.Millisecond
+	result := func(name string, alone, under time.Duration) *Result {
+		return &Result{Name: name, Operations: map[string]Operation{}, attack: &Attack{}, alone: phase(alone), under: phase(under)}
+	}
+	quick, slow, busy := result("quick", 10*ms, 85*ms), result("slow", 30*ms, 95*ms), result("busy", 20*ms, 90*ms)
+	busy.Processor.Others = 2 * busyMachine
+	v := Judge([]*Result{quick, slow, busy})
+	if v.OK || strings.Join(v.Fail, " ") != "slow" || strings.Join(v.Busy, " ") != "busy" {
+		t.Errorf("the verdict is %+v; 90 ms are right beside 30, before whichever attack these were", v)
+	}
+	var text strings.Builder
+	v.PrintTable(&text)
+	if want := "1 of 3 attacks fail a criterion: slow\n"; !strings.Contains(text.String(), want) {
+		t.Errorf("the table lacks %q:\n%s", want, text.String())
+	}
+}
+
+// TestProcessorTime counts the time of this process, which is a part of that of the machine.
+func TestProcessorTime(t *testing.T) {
+	used := measureProcessor(os.Getpid(), 0)
+	for block := make([]byte, 1<<20); used().Server < 0.05; {
+		block[0] = sha256.Sum256(block)[0]
+	}
+	if p := used(); p.Attackers != 0 || p.Others > 1 || machineTime() < p.Server {
+		t.Errorf("counted %+v, and %v s of the machine", p, machineTime())
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 type Options struct {
 	Program string        // the talon binary
 	Flags   []string      // further flags of talon serve; {maintainer} in them is the maintainer's key
-	Phase   time.Duration // length of each of the two
+	Alone   time.Duration // length of the phase before the attack
+	Phase   time.Duration // length of the attack
 	Count   int           // instead of the attack's; 0 means that one
 	Self    string        // this program, which plays the attackers if its first argument is "play"
 	Dir     string        // folder for all files; it is emptied after each attack
@@ -127,7 +128,7 @@ const (
 	slower      = 3
 )
 
-// Measure runs an attack against a new server.
+// Measure runs an attack against a new server. [Judge] compares the phases.
 func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	dir, err := os.MkdirTemp(o.Dir, a.Name)
 	if err != nil {
@@ -148,7 +149,7 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	}
 	defer s.stop()
 	t := &Target{Listen: s.listen, Dir: strangers, Blob: 40 << 20}
-	b, err := newBystanders(ctx, t, people, o.Phase)
+	b, err := newBystanders(ctx, t, people, (o.Alone+o.Phase)/2)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +163,9 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	defer p.stop()
 
 	r := &Result{Name: a.Name, Text: a.Text, Count: a.Count, Unit: a.Unit, Operations: map[string]Operation{}, LoadAlone: load()}
-	alone := b.run(ctx, o.Phase)
+	used := measureProcessor(s.cmd.Process.Pid, p.cmd.Process.Pid)
+	r.alone = b.run(ctx, o.Alone)
+	r.ProcessorAlone = used()
 	r.Before, r.Load = s.usage(), load()
 	r.Peak = r.Before
 	watched, cancel := context.WithCancel(ctx)
@@ -173,8 +176,10 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 			r.Peak.max(s.usage())
 		}
 	}()
+	used = measureProcessor(s.cmd.Process.Pid, p.cmd.Process.Pid)
 	p.attack()
-	under := b.run(ctx, o.Phase)
+	r.under = b.run(ctx, o.Phase)
+	r.Processor = used()
 	cancel()
 	<-watching
 	r.Outcome = p.stop()
@@ -185,7 +190,7 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	if !s.alive() {
 		r.Crash = s.lastLog()
 	}
-	r.compare(&a, alone, under)
+	r.attack = &a
 	return r, nil
 }
 

@@ -23,6 +23,43 @@ type Result struct {
 	LoadAlone string   `json:"load_alone"`      // load of the machine before each phase
 	Load      string   `json:"load"`
 	Findings  []string `json:"findings,omitempty"` // criteria that were not met
+
+	ProcessorAlone Processor `json:"processor_alone"`
+	Processor      Processor `json:"processor"`
+
+	attack       *Attack
+	alone, under *Samples
+}
+
+// Verdict is the outcome of several attacks.
+type Verdict struct {
+	OK      bool      `json:"ok"`
+	Fail    []string  `json:"fail"` // names of the attacks that honest people notice
+	Busy    []string  `json:"busy"` // names of those whose times say little: other programs worked
+	Results []*Result `json:"results"`
+}
+
+// busyMachine is the share of the machine that other programs may use while times are measured.
+const busyMachine = 0.15
+
+// Judge compares each attack with what honest people met before all of them. One phase before an
+// attack is short: its p99 is the slowest of few operations.
+func Judge(results []*Result) *Verdict {
+	alone := newSamples()
+	for _, r := range results {
+		alone.addAll(r.alone)
+	}
+	v := &Verdict{OK: true, Fail: []string{}, Busy: []string{}, Results: results}
+	for _, r := range results {
+		r.compare(r.attack, alone, r.under)
+		if !r.OK() {
+			v.OK, v.Fail = false, append(v.Fail, r.Name)
+		}
+		if max(r.ProcessorAlone.Others, r.Processor.Others) > busyMachine {
+			v.Busy = append(v.Busy, r.Name)
+		}
+	}
+	return v
 }
 
 // Operation compares one operation of honest people.
@@ -56,8 +93,8 @@ func (r *Result) compare(a *Attack, alone, under *Samples) {
 		}
 		r.Operations[name] = o
 	}
-	if n, _ := alone.refusals(); n > 0 {
-		_, r.Refusals = alone.refusals()
+	if n, examples := r.alone.refusals(); n > 0 {
+		r.Refusals = examples
 		r.Findings = append(r.Findings, fmt.Sprintf("%d operations were refused before the attack", n))
 	}
 	if n, examples := under.refusals(); n > 0 {
@@ -103,6 +140,9 @@ func (r *Result) Print(w io.Writer) {
 	}
 	slices.Sort(figures)
 	fmt.Fprintf(w, "  attackers: %s; load of the machine %s alone, %s before the attack\n", strings.Join(figures, ", "), r.LoadAlone, r.Load)
+	fmt.Fprintf(w, "  processor time in s: the server %.1f, attackers %.1f, honest people %.1f (alone %.1f, %.1f, %.1f); other programs used %.0f %% of the machine (%.0f %%)\n",
+		r.Processor.Server, r.Processor.Attackers, r.Processor.Honest, r.ProcessorAlone.Server, r.ProcessorAlone.Attackers, r.ProcessorAlone.Honest,
+		100*r.Processor.Others, 100*r.ProcessorAlone.Others)
 	if r.Said != "" {
 		fmt.Fprintf(w, "  the server refused attackers: %q\n", r.Said)
 	}
@@ -114,10 +154,10 @@ func (r *Result) Print(w io.Writer) {
 	}
 }
 
-// PrintTable writes one line for each attack.
-func PrintTable(w io.Writer, results []*Result) {
-	fmt.Fprintf(w, "\n%-22s %-10s %-26s %-26s %8s %10s %10s\n", "attack", "verdict", "websockets, pages p99 (ms)", "git p99 (ms)", "refused", "disk MB", "memory MB")
-	for _, r := range results {
+// PrintTable writes one line for each attack, and the verdict.
+func (v *Verdict) PrintTable(w io.Writer) {
+	fmt.Fprintf(w, "\n%-22s %-10s %-27s %-17s %8s %9s %10s %10s %7s\n", "attack", "verdict", "websockets, pages p99 (ms)", "git p99 (ms)", "refused", "disk MB", "memory MB", "server s", "others")
+	for _, r := range v.Results {
 		var alone, under [2]float64
 		refused := 0
 		for name, o := range r.Operations {
@@ -136,7 +176,17 @@ func PrintTable(w io.Writer, results []*Result) {
 			verdict = "FAILS"
 		}
 		pair := func(kind int) string { return fmt.Sprintf("%.0f -> %.0f", alone[kind], under[kind]) }
-		fmt.Fprintf(w, "%-22s %-10s %-26s %-26s %8d %10s %10s\n", r.Name, verdict, pair(0), pair(1), refused,
-			fmt.Sprintf("%+.1f", float64(r.After.Disk-r.Before.Disk)/1e6), fmt.Sprintf("%+.1f", float64(r.After.Memory-r.Before.Memory)/1e6))
+		fmt.Fprintf(w, "%-22s %-10s %-27s %-17s %8d %9s %10s %10.1f %5.0f %%\n", r.Name, verdict, pair(0), pair(1), refused,
+			fmt.Sprintf("%+.1f", float64(r.After.Disk-r.Before.Disk)/1e6), fmt.Sprintf("%+.1f", float64(r.After.Memory-r.Before.Memory)/1e6),
+			r.Processor.Server, 100*max(r.Processor.Others, r.ProcessorAlone.Others))
+	}
+	fmt.Fprintf(w, "\n%d of %d attacks fail a criterion", len(v.Fail), len(v.Results))
+	if len(v.Fail) > 0 {
+		fmt.Fprintf(w, ": %s", strings.Join(v.Fail, ", "))
+	}
+	fmt.Fprintln(w)
+	if len(v.Busy) > 0 {
+		fmt.Fprintf(w, "the times of %d say little, since other programs used more than %.0f %% of the machine: %s\n",
+			len(v.Busy), 100*busyMachine, strings.Join(v.Busy, ", "))
 	}
 }

@@ -18,6 +18,19 @@ func newSamples() *Samples {
 	return &Samples{times: map[string][]time.Duration{}, refused: map[string]int{}}
 }
 
+// addAll adds the samples of another phase.
+func (s *Samples) addAll(other *Samples) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for op, list := range other.times {
+		s.times[op] = append(s.times[op], list...)
+		s.refused[op] += other.refused[op]
+	}
+	s.examples = append(s.examples, other.examples...)
+}
+
 // A report shows the first refusals of each operation, cut to a number of bytes.
 const (
 	examplesEach = 2
