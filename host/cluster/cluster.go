@@ -9,14 +9,15 @@
 // Invariants:
 //
 //  1. A session is over for its node before it is over for others. A node counts from
-//     when it asked for a renewal, by its monotonic clock; others from when the database
-//     carried that out, by the clock of the database. Whoever finds a session that was
-//     not renewed in time ends its connection, and so gives its locks free.
+//     when it asked for a renewal, by its monotonic clock. Others count from when the
+//     database carried that out, by the clock of the database. A node that finds a
+//     session which was not renewed in time ends its connection. That frees its locks.
 //  2. A lost connection is a lost session, whatever the reason: locks are not taken over
 //     into the next one, which has a higher number.
 //  3. Two nodes never have the same name at the same time.
-//  4. A lock alone does not keep out a node that was paused and goes on: what must not
-//     happen late compares the session's number where it happens. Package gitrepo does.
+//  4. A lock alone does not keep out a node that was paused and goes on. So a change
+//     that must not come late compares the session's number when it happens. Package
+//     gitrepo does that.
 //
 // A nil *Cluster is a node that is alone: all locks and roles are its own, at no cost.
 package cluster

@@ -2,8 +2,8 @@
 // knows them all; it holds no behaviour of its own beyond the order in which
 // things start and stop.
 //
-// [Core] is what decides and stores; import uses it alone. [Daemon] adds the interfaces
-// for other people.
+// [Core] decides and stores. The command import uses it alone. [Daemon] adds the
+// interfaces for clients.
 package daemon
 
 import (

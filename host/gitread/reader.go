@@ -1,7 +1,7 @@
 // Package gitread reads git repositories for pages: refs, trees, files, commits, their history and
-// what changed between them.
+// the differences between them.
 //
-// It is asked by strangers, so that each question has a bound of time, memory and output. Short
+// Strangers ask it, so each question has a bound of time, memory and output. Short
 // questions go to a git that runs already ([gitrepo.ObjectReader]). Questions about history are
 // answered from git's commit-graph file, which package gitread reads itself. Only diffs, blame,
 // archives and searches start a git, in a slot of [gitrepo.ClassPage].
@@ -10,10 +10,10 @@
 //
 //  1. A repository shows only what its own refs reach. Objects that it shares with others of its
 //     identifier are not found by their ids otherwise.
-//  2. Whoever calls has checked that the repository may be seen. Caches are by object id, and are
+//  2. The caller has checked that the repository may be seen. Caches are by object id, and are
 //     asked only for a [Repository].
-//  3. Answers are those of git: the history of a path, and the last change of an entry, are what
-//     git log has.
+//  3. Answers equal those of git: the history of a path and the last change of an entry equal
+//     git log's.
 package gitread
 
 import (

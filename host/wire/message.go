@@ -4,17 +4,17 @@
 // Invariants:
 //
 //  1. Parsing never panics, never recurses, and allocates in proportion to its
-//     input, whatever the input is.
-//  2. What is accepted is JSON as RFC 8259 has it, in any valid encoding: escapes,
-//     white space and order of fields do not matter. What is not valid JSON, or not
-//     valid UTF-8, is refused, so that accepted text can be sent on as it lies.
+//     input, for any input.
+//  2. It accepts JSON of RFC 8259 in any valid encoding: escapes, white space and order
+//     of fields do not matter. It refuses invalid JSON and invalid UTF-8. So accepted
+//     text can be sent on unchanged.
 //  3. A field that means something may stand once. Twice is an error: two readers
 //     might pick different ones.
 //  4. Every error is an [*Error], whose Reason is a sentence for the client with a
 //     prefix of NIP-01.
 //
-// The package checks shapes only: ids and signatures are for package schnorr,
-// what an event may contain is for the policy.
+// The package checks shapes only. Package schnorr checks ids and signatures, and the
+// policy judges the content of events.
 package wire
 
 import (

@@ -1,4 +1,4 @@
-// Package recent is a map that forgets what was added long ago.
+// Package recent is a map that forgets its oldest entries.
 package recent
 
 // Map holds two generations of entries: when the younger is full, the older is forgotten. The

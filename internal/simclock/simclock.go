@@ -1,6 +1,6 @@
 // Package simclock is the time of a simulation: a [Clock] stands still until it runs the next
-// event. Of the same time, what was queued first happens first, so that a simulation in one
-// goroutine repeats itself.
+// event. Events of the same time happen in the order in which they were queued. So a
+// simulation in one goroutine repeats itself.
 package simclock
 
 import "talon/internal/heap"

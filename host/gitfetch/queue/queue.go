@@ -10,18 +10,18 @@
 // of domains that have room. URLs of other domains it leaves to them, and the
 // repository's next round comes after a backoff.
 //
-// Each domain has a queue of repositories that wait for it. Whenever it may have room
-// (a request ended, a window moved, somebody came), the next repository in turn gets
-// one request. Nothing is polled.
+// Each domain has a queue of repositories that wait for it. When it may have room (a
+// request ended, a window moved, a repository came), the next repository in turn gets one
+// request. Nothing is polled.
 //
-// When an event waits no more, its search is checked, and ends if nothing is missing.
+// When an event is no longer held, its search is checked, and ends if nothing is missing.
 //
-// How long, how many and who is next is a [Throttle]'s to say, within [Clamps].
+// A [Throttle] decides about delays, numbers and the order, within [Clamps].
 //
 // Invariants:
 //
-//  1. Whatever the throttle says, no domain has more requests at the same time, or in any
-//     minute, than the clamps allow, and all together have no more than Clamps.All.
+//  1. With any throttle, no domain has more requests at the same time, or in any minute,
+//     than the clamps allow. All domains together have no more than Clamps.All.
 //  2. A round or a domain's queue asks a URL once. The paths remember that apart
 //     from each other.
 //  3. A repository is in at most one round, and at most once in each domain's queue.
@@ -29,7 +29,7 @@
 //  5. A search ends when nothing is missing, when its time is up, when the throttle
 //     gives it up, or when its user forgets it.
 //  6. Nobody keeps others from their turn by being slow: see Clamps.Patience.
-//  7. What is known of domains can outlive the process: see [Queue.Changed].
+//  7. The records of domains can outlive the process: see [Queue.Changed].
 //  8. A new event makes a search fresh: its attempts count from zero, and the sooner
 //     of two planned times counts.
 //

@@ -3,8 +3,8 @@
 // event that is dated ahead gets one when its time has come. So neither the order of
 // arrival nor a wrong clock decides which events stay.
 //
-// Why an event was refused is not asked: a policy gives a reason for people. An event
-// that would be refused whatever arrives costs its place and a few tries.
+// The package ignores the reason of a refusal, which is for people. An event that would be
+// refused in any case costs its place and a few tries.
 //
 // Invariants:
 //

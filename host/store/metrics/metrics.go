@@ -1,4 +1,4 @@
-// Package metrics has what all engines of the store measure, under the same names.
+// Package metrics has the common metrics of all engines of the store, under the same names.
 package metrics
 
 import (

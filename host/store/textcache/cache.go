@@ -1,5 +1,5 @@
-// Package textcache keeps the JSON of events that were written or read lately, so that what
-// many ask for is read once. Row numbers are never used twice.
+// Package textcache keeps the JSON of events that were written or read lately, so that
+// popular events are read once. Row numbers are never used twice.
 //
 // A text may outlive its row. Only a caller whose Select saw the row asks for it, and gets the
 // answer as it was then. Without it, a REQ that meets the replacement of an event could find

@@ -1,14 +1,15 @@
-// Package code makes the pages of what is in a git repository: folders, files, commits, history.
+// Package code makes the pages of the content of a git repository: folders, files, commits,
+// history.
 //
 // Package web finds the repository, checks that it may be seen, and sends what package code makes.
 //
 // Invariants:
 //
 //  1. Names, messages and contents are of strangers. They are escaped and bounded. Characters that
-//     have no look of their own, or turn the direction of a line, are shown as what they are.
-//  2. What a file says is never served as a page: see [File].
-//  3. A page costs a bounded amount of work, whatever the repository holds. It shows a part, and
-//     says so, or refuses.
+//     are invisible, or turn the direction of a line, are shown as their number.
+//  2. The content of a file is never served as a page: see [File].
+//  3. A page costs a bounded amount of work, for any repository. If that is not enough, it shows
+//     a part, and says so, or refuses.
 //  4. The answer for an id of a commit is the same as long as the refs reach it.
 package code
 
