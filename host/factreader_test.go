@@ -7,7 +7,8 @@ import (
 	"talon/host"
 )
 
-// oneFact is a store, and a purgatory, with one text. It notes the filter of the last query.
+// oneFact is a store and a purgatory whose answer is always the same text. It notes the filter of
+// the last query.
 type oneFact struct{ last host.Filter }
 
 var text = []byte("text")

@@ -472,8 +472,8 @@ func maintainersFollow(st *story) {
 	st.getRefs(st.repo(owner, "demo"), "HEAD=refs/heads/main", "refs/heads/main="+two)
 }
 
-// announcedAgain: what is stored is replaced immediately, what is held is replaced where
-// it waits; older ones change nothing.
+// announcedAgain announces a repository again. A stored announcement is replaced immediately, and a
+// held one is replaced in purgatory. Older announcements change nothing.
 func announcedAgain(st *story) {
 	owner, maintainer := st.who("owner"), st.who("maintainer")
 	work := st.folder()

@@ -150,7 +150,8 @@ func tryRecord(t *testing.T, s *process, args ...string) (r *recording, line str
 	return r, line
 }
 
-// file waits for the end, and returns the lines in a file, and what came of it.
+// file waits for the end of the recording. It returns the name of a file with its lines, and the
+// last message of the command.
 func (r *recording) file() (file, said string) {
 	r.t.Helper()
 	text, err := r.said.ReadString(0)

@@ -197,7 +197,7 @@ var imposed = [][2]string{
 // believed in what runs programs.
 var trusted = [2]string{"safe.directory", "*"}
 
-// environment is what each git has, with settings that no repository changes.
+// environment returns the environment of each git, with settings that no repository can change.
 func environment(settings [][2]string, o Options) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),

@@ -17,9 +17,9 @@ type Quota struct {
 	ByNetwork int64 // events that clients of one network have sent, see [host.NetworkOf]
 }
 
-// quotas counts what waits, so that an event that would have to wait, where as much
-// does as may, is refused before anything is looked up for it. Dormant announcements
-// give way to others, so they are not counted among those that wait.
+// quotas counts held events. So an event that would be held beyond a quota is refused
+// before the policy reads anything for it. Dormant announcements are not counted, since
+// they give way to others.
 type quotas struct {
 	limits Quota
 	knows  func(*host.Item) bool // may use the part for known people

@@ -16,9 +16,8 @@ const (
 	// slow: a slow source has one decision under way at a time.
 	slowAfter = 5 * time.Millisecond
 
-	// maxSlow bounds the decisions that are under way together of the sources that are
-	// slow for one module, and with it what of stores, processes and instances they can
-	// occupy.
+	// maxSlow bounds the parallel decisions of the sources that are slow for one module. So
+	// it bounds the readers, processes and instances that these decisions can occupy.
 	maxSlow = 16
 
 	// maxCredit is what a source may have used less than the others when it sends again,

@@ -249,7 +249,7 @@ type keySet struct {
 	counts    []count // by slot; nil if one list is enough
 }
 
-// count says how many lists name a key, and the number of the last of them.
+// count is the number of lists that name a key, and the index of the last one.
 type count struct {
 	last uint32
 	n    uint8

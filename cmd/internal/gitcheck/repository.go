@@ -109,7 +109,7 @@ func (l *looker) compare(ctx context.Context, p *location, repo *gitrepo.Repo, r
 }
 
 // compareState compares heads, tags and HEAD with the newest state of the
-// maintainers. Waits is whether the announcement is in purgatory.
+// maintainers. waits is true if the announcement is in purgatory.
 func (l *looker) compareState(ctx context.Context, p *location, repo *gitrepo.Repo, refs gitrepo.Refs, maintainers []grasp.PubKey, waits bool) error {
 	newest, held, err := l.states(ctx, p.Identifier, maintainers)
 	if err != nil {

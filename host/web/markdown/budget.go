@@ -107,8 +107,8 @@ func (p boundedBlock) Continue(node ast.Node, reader text.Reader, pc parser.Cont
 	return p.BlockParser.Continue(node, reader, pc)
 }
 
-// bounded returns an inline parser that counts. Those of goldmark that also want to know of the
-// end of a block get to know it.
+// bounded returns an inline parser that counts steps. It keeps the method CloseBlock of a parser
+// that has one.
 func bounded(p parser.InlineParser) parser.InlineParser {
 	if closer, ok := p.(parser.CloseBlocker); ok {
 		return boundedCloser{boundedInline{p}, closer}
