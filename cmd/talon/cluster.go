@@ -24,8 +24,8 @@ func clusterCommand() *cobra.Command {
 func clusterStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the nodes, what they do, and which has which role",
-		Long: `Show the nodes, what they do, and which has which role.
+		Short: "Show the nodes, their state, and the node of each role",
+		Long: `Show the nodes, their state, and the node of each role.
 
 It asks the database, so it may run anywhere. A node that has not renewed its session in time is lost; it is shown for a day.`,
 		Example: `  talon cluster status --store /etc/talon/store

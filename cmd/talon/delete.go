@@ -27,7 +27,7 @@ The server may run. Without a server this command works on the database; the fol
 	flags.add(cmd)
 	cmd.Flags().StringVar(&filter, "filter", "", "remove events that this `filter` matches, JSON as in NIP-01")
 	cmd.Flags().StringVar(&author, "author", "", "remove all events and repositories of an `npub`")
-	cmd.Flags().StringVar(&repository, "repository", "", "remove a repository and what is about it, `npub/identifier`")
+	cmd.Flags().StringVar(&repository, "repository", "", "remove a repository and the events about it, `npub/identifier`")
 	cmd.Flags().StringVar(&older, "older-than", "", "remove events of that `age`, such as 90d")
 	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, targets []string) error {
 		if author != "" {

@@ -74,7 +74,7 @@ The same seed makes the same keys, events and git objects. All is in memory or i
 	f.BoolVar(&o.serve, "serve", false, "start a Talon there")
 	f.StringVar(&o.plugins, "plugins", "", "`folder` of that Talon's modules (default that of talon serve)")
 	f.DurationVar(&o.lasts, "for", 0, "end after this `time`; 0 means never")
-	f.BoolVar(&o.untilQuiet, "until-quiet", false, "end when Talon has exactly what it is to have; it is an error if that has not come with the end of --for")
+	f.BoolVar(&o.untilQuiet, "until-quiet", false, "end when Talon has exactly the expected events; it is an error if it does not have them at the end of --for")
 	f.IntVar(&c.Port, "port", 7400, "`port` of the first relay; other relays, then git servers take those that follow, and 0 takes free ones")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "`number` from which everything is made")
 

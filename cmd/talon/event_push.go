@@ -30,7 +30,7 @@ type pushing struct {
 var gitPushFlags = []struct{ name, short, usage string }{
 	{"all", "", "push all branches"},
 	{"tags", "", "push all tags, too"},
-	{"follow-tags", "", "push annotated tags of what is pushed, too"},
+	{"follow-tags", "", "also push the annotated tags of pushed commits"},
 	{"force", "f", "also move branches to where their old commits are not"},
 	{"delete", "d", "remove the refs that are named"},
 	{"prune", "", "remove branches that are not in the local repository"},
@@ -61,9 +61,9 @@ The remote must be a repository of a GRASP server, http(s)://HOST/NPUB/IDENTIFIE
 	how.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&what.dir, "git", ".", "the `folder` of the local repository")
-	f.StringVar(&what.head, "head", "", "the `branch` that HEAD is to name, which clones check out (default as it is)")
+	f.StringVar(&what.head, "head", "", "the `branch` for HEAD, which clones check out (default: HEAD stays)")
 	f.StringArrayVar(&what.relays, "relay", nil, "send the state to the relay at this `url`, too; may be repeated")
-	f.BoolVarP(&what.dryRun, "dry-run", "n", false, "show what would be signed and pushed, and do nothing")
+	f.BoolVarP(&what.dryRun, "dry-run", "n", false, "show the state and the refs, and do not sign or push")
 	for _, g := range gitPushFlags {
 		f.BoolP(g.name, g.short, false, "git: "+g.usage)
 	}

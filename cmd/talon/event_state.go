@@ -50,7 +50,7 @@ annotated tag stands for itself, as git push sends it, not for the commit behind
 	f.StringVar(&what.identifier, "identifier", "", "the repository's identifier (tag d), as in its announcement")
 	f.StringVar(&what.owner, "owner", "", "the `npub` that announced the repository (default that of the key)")
 	f.StringVar(&what.dir, "git", ".", "the `folder` of the local repository")
-	f.StringVar(&what.head, "head", "", "the `branch` that HEAD is to name, which clones check out (default as it is)")
+	f.StringVar(&what.head, "head", "", "the `branch` for HEAD, which clones check out (default: HEAD stays)")
 	f.BoolVar(&what.prune, "prune", false, "remove the branches and tags that are not in the local repository")
 	f.BoolVar(&what.yes, "yes", false, "do not ask before commits are lost")
 	printFlag(cmd, &show)

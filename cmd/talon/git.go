@@ -55,7 +55,7 @@ whatever git lets a user do who pushes. Put a web server before it that knows wh
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:7335", "`address` and port; port 0 takes a free one")
 	flags.StringVar(&o.prefix, "prefix", "/", "`path` below which the repositories are")
 	flags.BoolVar(&o.push, "push", false, "let everybody push")
-	flags.BoolVar(&o.plain, "plain", false, "leave pushes and fetches to git and each repository's configuration; trusts whoever reaches it")
+	flags.BoolVar(&o.plain, "plain", false, "leave pushes and fetches to git and each repository's configuration; trusts every client")
 	flags.BoolVar(&o.public, "public", false, "allow an address that other machines reach")
 	return cmd
 }

@@ -31,7 +31,7 @@ func huntStatusCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "List what is searched for, and how git servers are treated",
+		Short: "List the searches for git data, and the state of git servers",
 		Args:  cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&limit, "limit", 50, "`number` of repositories and of domains")

@@ -114,7 +114,7 @@ func labDiffCommand() *cobra.Command {
 	var gates []string
 	cmd := &cobra.Command{
 		Use:   "diff OLD.jsonl NEW.jsonl",
-		Short: "Say what a new version of a module changes",
+		Short: "Compare a new version of a module with an old one",
 		Long: `Say what changed between two files of runs, for each variant that both have, paired by seed. For the CI of a module's author: it exits with 1 if a measure of
 --gate got worse, or if a run that finished before did not, or found something new. It exits with 2 if a gate cannot fail with so few seeds.
 
@@ -126,7 +126,7 @@ of the change of the median seed), by more than its allowance: a share of the ol
   talon lab diff main.jsonl branch.jsonl --gate completeness,bytes=2%,staleness_p99=10%`,
 		Args: cobra.ExactArgs(2),
 	}
-	cmd.Flags().StringSliceVar(&gates, "gate", []string{"completeness", "staleness_p99", "bytes"}, "`measures` that must not get worse, each with what is allowed, as bytes=2%")
+	cmd.Flags().StringSliceVar(&gates, "gate", []string{"completeness", "staleness_p99", "bytes"}, "`measures` that must not get worse, each with an allowance, as bytes=2%")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var list []stats.Gate
 		for _, text := range gates {

@@ -76,7 +76,7 @@ SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of tho
 	f.IntVar(&jobs, "jobs", runtime.GOMAXPROCS(0), "how `many` runs at once")
 	f.IntVar(&shrink, "shrink", 200, "how `many` runs are spent on making a broken invariant small; 0: none")
 	f.StringVar(&out, "out", "", "`folder` for the results; without one there is only the table")
-	f.StringVar(&trace, "trace", "", "keep what crosses the line of the first Talon to this `relay`, such as strfry-0")
+	f.StringVar(&trace, "trace", "", "keep the messages between the first Talon and this `relay`, such as strfry-0")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if seeds < 1 || seeds > 1_000_000 || jobs < 1 || jobs > 1024 || shrink < 0 {
 			return errors.New("want seeds from 1 to 1000000, jobs from 1 to 1024, and shrink from 0")
@@ -177,7 +177,7 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 		return errors.New(counted(len(broken), "finding") + ": see above")
 	}
 	if cmd.Context().Err() != nil {
-		return errors.New("interrupted: this is what was done until then")
+		return errors.New("interrupted: these are the runs until then")
 	}
 	return nil
 }

@@ -40,9 +40,9 @@ TARGET is one of these:
 
 A ban takes everything that matches out of sight, and refuses later events too. A hide takes what exists out of sight: events up to
 now, and repositories as a whole. Both are reversible. talon delete removes for good.`,
-	}, moderateAction(moderation.Ban, "Refuse what matches, and take out of sight what is here", "--purge also removes it for good."),
-		moderateAction(moderation.Unban, "End a ban, and let what was removed come again", "What the ban has hidden is shown again, unless another row hides it."),
-		moderateAction(moderation.Hide, "Take what matches out of sight", "Nothing is lost: talon moderate unhide shows it again. Refs and folders of hidden repositories stay."),
+	}, moderateAction(moderation.Ban, "Refuse matching events, and hide those that are here", "--purge also removes it for good."),
+		moderateAction(moderation.Unban, "End a ban, and accept its events again", "Events that the ban has hidden are shown again, unless another row hides them."),
+		moderateAction(moderation.Hide, "Hide matching events and repositories", "Nothing is lost: talon moderate unhide shows it again. Refs and folders of hidden repositories stay."),
 		moderateAction(moderation.Unhide, "Show what was hidden", ""),
 		moderateAction(moderation.Allow, "Except a target from the lists of policies", "The module lists reads it."),
 		moderateAction(moderation.Unallow, "End an exception", ""),
@@ -69,7 +69,7 @@ func moderateAction(action moderation.Action, short, long string) *cobra.Command
 		cmd.Flags().StringVar(&flags.until, "until", "", "`time` at which it ends: a date, a time such as 2026-01-02T15:04:05Z, or a duration such as 12h or 30d")
 	}
 	if action == moderation.Ban {
-		cmd.Flags().BoolVar(&flags.purge, "purge", false, "also remove for good what is here")
+		cmd.Flags().BoolVar(&flags.purge, "purge", false, "also remove matching content for good")
 	}
 	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, args []string) error {
 		rows, err := flags.rows(action, args, time.Now())
@@ -239,7 +239,7 @@ func showingLog(cmd *cobra.Command, choose func(rows []moderation.Row, now time.
 func moderateListCommand() *cobra.Command {
 	return showingLog(&cobra.Command{
 		Use:   "list",
-		Short: "List what is banned, hidden, removed or excepted now",
+		Short: "List the bans, hides, removals and exceptions in force",
 	}, func(rows []moderation.Row, now time.Time) []moderation.Row {
 		var l moderation.Log
 		l.Apply(rows)

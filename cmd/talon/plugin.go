@@ -38,7 +38,7 @@ the SDK by its version, and go mod download fetches it once. Strategies and thro
 The last part of NAME is the name of the module.`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().StringVar(&world, "world", "policy", "what the module is `for`: policy, strategy or throttle")
+	cmd.Flags().StringVar(&world, "world", "policy", "the `world` of the module: policy, strategy or throttle")
 	cmd.Flags().StringVar(&lang, "lang", "go", "the `language`: "+strings.Join(author.Languages(), ", "))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := author.Create(args[0], world, lang); err != nil {
@@ -129,7 +129,7 @@ Your own files stay as they are. The default of FOLDER is the current folder.`,
 func pluginInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [MODULE [MODULE]]",
-		Short: "Show what a module may do, its budgets and settings; of two, what is not the same",
+		Short: "Show the capabilities, budgets and settings of a module; of two, the differences",
 		Long: `Show what a module is for, what it may do, its budgets and its settings. With two modules, show what is not the same in them.
 MODULE is a .wasm file, or a folder, which is built first; without it, the folder in which you are.`,
 		Args: cobra.MaximumNArgs(2),

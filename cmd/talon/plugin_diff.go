@@ -21,8 +21,8 @@ func pluginDiffCommand() *cobra.Command {
 		Example: `  talon plugin diff old.wasm words.wasm events.jsonl`,
 		Args:    cobra.ExactArgs(3),
 	}
-	cmd.Flags().StringVar(&bench.facts, "facts", "", "what the relay has stored, one event a line: a `file`")
-	cmd.Flags().StringVar(&bench.sidecar, "sidecar", "", "the settings and sets of both (default NAME.toml beside each NAME.wasm): a `file`")
+	cmd.Flags().StringVar(&bench.facts, "facts", "", "stored events of the relay, one a line: a `file`")
+	cmd.Flags().StringVar(&bench.sidecar, "sidecar", "", "the settings and sets of both: a `file` (default NAME.toml next to each NAME.wasm)")
 	bench.cmd = cmd
 	bench.clockFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")

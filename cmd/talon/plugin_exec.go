@@ -22,7 +22,7 @@ In strfry.conf:  relay.writePolicy.plugin = "/usr/local/bin/talon plugin exec /e
 		Args: cobra.ExactArgs(1),
 	}
 	bench.flags(cmd)
-	cmd.Flags().StringVar(&pass, "pass", pass, "what an event becomes of which the module has no `opinion`: accept or reject")
+	cmd.Flags().StringVar(&pass, "pass", pass, "the answer if the module has no `opinion` on an event: accept or reject")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if pass != "accept" && pass != "reject" {
 			return fmt.Errorf("pass %.40q: want accept or reject", pass)

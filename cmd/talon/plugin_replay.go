@@ -22,7 +22,7 @@ func pluginRecordCommand() *cobra.Command {
 	var ask admin.Record
 	cmd := &cobra.Command{
 		Use:   "record",
-		Short: "Write what the running relay decides, to try your own modules on",
+		Short: "Record the decisions of the running relay, to try your own modules on them",
 		Long: `Write what the running relay decides to standard output, one decision a line: what was asked, which facts were read for it, and
 the verdict. talon plugin replay, run, diff and test read such lines. It ends when the time is up or there are enough of them,
 or with a signal; what came of it is on standard error. No decision waits for it.

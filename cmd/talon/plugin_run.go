@@ -15,7 +15,7 @@ func pluginRunCommand() *cobra.Command {
 	var asJSON, quiet bool
 	cmd := &cobra.Command{
 		Use:   "run [MODULE] FILE.jsonl",
-		Short: "Show what a module says of events, and what each verdict costs",
+		Short: "Show a module's verdicts about events, and the cost of each",
 		Long: `Show the verdict of a module about each line of a file, and the fuel that it cost. The module remembers from line to line.
 Events are not verified.
 

@@ -19,7 +19,7 @@ func pluginSignCommand() *cobra.Command {
 	var address, out string
 	cmd := &cobra.Command{
 		Use:   "sign MODULE.wasm | NAME.toml",
-		Short: "Sign a module: its hash and what it may do; or a side-car",
+		Short: "Sign a module (its hash and capabilities) or a side-car",
 		Long: `Sign a module with your key: a nostr event (kind 1063, NIP-94) that names the hash of the file and the capabilities that it
 asks for. It is written to MODULE.wasm` + plugin.SignatureSuffix + `; talon event publish sends it to relays.
 A side-car is signed by its hash alone: a relay with --plugin-signers asks for that where the side-car of a required policy changes.`,

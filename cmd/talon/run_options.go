@@ -25,8 +25,8 @@ type runOptions struct {
 
 func (b *runOptions) flags(cmd *cobra.Command) {
 	b.cmd = cmd
-	cmd.Flags().StringVar(&b.sidecar, "sidecar", "", "the settings and sets, as in a relay's folder (default NAME.toml beside NAME.wasm): a `file`")
-	cmd.Flags().StringVar(&b.facts, "facts", "", "what the relay has stored, one event a line: a `file`")
+	cmd.Flags().StringVar(&b.sidecar, "sidecar", "", "the settings and sets, as in a relay's folder: a `file` (default NAME.toml next to NAME.wasm)")
+	cmd.Flags().StringVar(&b.facts, "facts", "", "stored events of the relay, one a line: a `file`")
 }
 
 func (b *runOptions) clockFlag(cmd *cobra.Command) {

@@ -64,8 +64,8 @@ It connects to them anew for that. A relay that rests after failures is connecte
 func syncUnbarCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unbar RELAY",
-		Short: "Have a running server forget what has spoken against a relay",
-		Long: `Have a running server forget what has spoken against a relay: failures, and how long it was to be left alone. If the relay is wanted, it is connected to at once.
+		Short: "Make a running server forget the failures of a relay",
+		Long: `Make a running server forget the failures of a relay: failures, and how long it was to be left alone. If the relay is wanted, it is connected to at once.
 
 A relay is barred when its name does not resolve, its certificate is wrong, or it breaks the protocol, several times within ten minutes or more. It is then left alone for as long as that has lasted, at most 12 hours; after a day it is dead. Bootstrap relays are never barred. What the relay does next counts as before.`,
 		Args: cobra.ExactArgs(1),

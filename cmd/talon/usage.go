@@ -21,8 +21,8 @@ func usageCommand() *cobra.Command {
 	limit := 50
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "List who and what takes most of the disk",
-		Long: `List who and what takes most of the disk: authors, repositories or kinds, the largest first.
+		Short: "List the authors, repositories and kinds that take most of the disk",
+		Long: `List the authors, repositories and kinds that take most of the disk: authors, repositories or kinds, the largest first.
 
 Events are counted when they are stored and removed, with the bytes of their JSON. An event counts for one repository: its own, or
 the first that its a tags name. Git data counts for the repository through which it came, and for its owner.

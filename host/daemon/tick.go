@@ -109,7 +109,7 @@ func newTicks(module tickModule, cfg tickConfig) *ticks {
 	t.current.Store(&cfg.max)
 	t.failures = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "talon_client_limits_failures_total",
-		Help: "Times that the throttle module failed to say what clients may do: the limits stayed as they were.",
+		Help: "Ticks without a valid answer of the throttle module, after which the limits of clients stayed.",
 	})
 	return t
 }
@@ -248,7 +248,7 @@ func (t *ticks) Collectors() []prometheus.Collector {
 	} {
 		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "talon_client_limit",
-			Help:        "What one client may do now: connections of an address, of a connection its subscriptions, filters at once, events and queries in a minute, bytes in a second; 0: no limit.",
+			Help:        "The current limits of one client: connections of an address; of a connection the subscriptions, filters at once, events and queries in a minute, bytes in a second; 0: no limit.",
 			ConstLabels: prometheus.Labels{"limit": name},
 		}, func() float64 { return float64(of(t.Limits())) }))
 	}

@@ -552,7 +552,7 @@ func ofScheduler(s *gitrepo.Scheduler) []prometheus.Collector {
 func newMetrics(scheduler *gitrepo.Scheduler) *metrics {
 	m := new(metrics)
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "talon_git_requests_total", Help: "Requests of git clients that were answered, by what they asked and how it ended.",
+		Name: "talon_git_requests_total", Help: "Answered requests of git clients, by service and outcome.",
 	}, []string{"verb", "result"})
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "talon_git_request_seconds", Help: "From a request's headers to the end of its answer.",

@@ -86,7 +86,7 @@ func New(next Pipeline) *Queue {
 		return float64(q.places.Used())
 	})
 	q.outcome = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "talon_retried_total", Help: "Events that were refused and then decided about once more, by what came of it.",
+		Name: "talon_retried_total", Help: "Refused events that were decided once more, by outcome.",
 	}, []string{"outcome"})
 	return q
 }
