@@ -40,7 +40,7 @@ TARGET is one of these:
 
 A ban takes everything that matches out of sight, and refuses later events too. A hide takes what exists out of sight: events up to
 now, and repositories as a whole. Both are reversible. talon delete removes for good.`,
-	}, moderateAction(moderation.Ban, "Refuse matching events, and hide those that are here", "--purge also removes it for good."),
+	}, moderateAction(moderation.Ban, "Refuse matching events, and hide those that are here", "--purge also removes them for good."),
 		moderateAction(moderation.Unban, "End a ban, and accept its events again", "Events that the ban has hidden are shown again, unless another row hides them."),
 		moderateAction(moderation.Hide, "Hide matching events and repositories", "Nothing is lost: talon moderate unhide shows it again. Refs and folders of hidden repositories stay."),
 		moderateAction(moderation.Unhide, "Show what was hidden", ""),
