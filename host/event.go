@@ -243,6 +243,8 @@ type Kind uint16
 // Kinds that the host itself acts on.
 const (
 	KindDeletion Kind = 5     // NIP-09
+	KindVanish   Kind = 62    // NIP-62
+	KindGiftWrap Kind = 1059  // NIP-59
 	KindAuth     Kind = 22242 // NIP-42
 
 	KindAnnouncement Kind = grasp.KindAnnouncement

@@ -30,7 +30,8 @@ func copyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy --to STORE",
 		Short: "Copy the database to another folder or to PostgreSQL, and compare",
-		Long: `Copy all that the database has to another one: events, what waits for git data, what plugins remember, and what is known of
+		Long: `Copy all that the database has to another one: events, what waits for git data, the moderation log and
+requests to vanish, what plugins remember, and what is known of
 relays and git servers. STORE is postgres://USER@HOST/DATABASE, a file that has such a line, or a data folder. Repositories are not copied.
 
 The server may run meanwhile on the database that is read, not on the other. What is there already is not copied again: copy once while
@@ -118,7 +119,7 @@ type copier struct {
 }
 
 func (c *copier) run(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{c.events, c.purgatory, c.moderation, c.refs, c.plugins, c.relays} {
+	for _, step := range []func(context.Context) error{c.events, c.purgatory, c.moderation, c.vanished, c.refs, c.plugins, c.relays} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -276,6 +277,28 @@ func (c *copier) moderation(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// vanished copies the requests to vanish. The events that they concern are gone here.
+func (c *copier) vanished(ctx context.Context) error {
+	for last := int64(0); ; {
+		list, err := c.from.VanishedAfter(ctx, last, copyEvents)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		last = list[len(list)-1].Number
+		err = c.commit(func(tx ingest.Tx) error {
+			for i := range list {
+				if _, err := tx.Vanish(&list[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 }
 
 // commit makes one transaction of what change does.

@@ -342,7 +342,7 @@ func goNostrInfo(t *testing.T, _ context.Context, s *process, _ *nostr.Relay) {
 	if info.Name != "e2e" || info.Limitation["max_limit"] != 5000.0 || info.Limitation["default_limit"] != 500.0 {
 		t.Errorf("got %+v", info)
 	}
-	for _, nip := range []int{1, 9, 11, 40, 42, 45, 50, 67, 70, 77} {
+	for _, nip := range []int{1, 9, 11, 40, 42, 45, 50, 59, 62, 67, 70, 77} {
 		if !slices.Contains(info.SupportedNIPs, nip) {
 			t.Errorf("NIP-%d is missing", nip)
 		}

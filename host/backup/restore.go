@@ -28,7 +28,13 @@ const (
 
 	// ModerationFile is the copy of the moderation log outside the database.
 	ModerationFile = "moderation.jsonl"
+
+	// VanishedFile is the copy of the requests to vanish outside the database.
+	VanishedFile = "vanished.jsonl"
 )
+
+// merged reports whether a restore adds the lines of a file to those that are there already.
+func merged(part string) bool { return part == ModerationFile || part == VanishedFile }
 
 // restoringDir is where a restore writes until all is there.
 const restoringDir = ".restoring"
@@ -122,7 +128,7 @@ func (r *restore) parts() (list []string) {
 func (r *restore) refuseData() error {
 	parts := append(r.parts(), DatabaseFile, DatabaseFile+"-wal")
 	for _, part := range parts {
-		if part == PluginsFolder || part == ModerationFile {
+		if part == PluginsFolder || merged(part) {
 			continue
 		}
 		path := filepath.Join(r.top(part), part)
@@ -212,7 +218,7 @@ func (r *restore) appear() error {
 			continue
 		}
 		to := filepath.Join(r.top(part), part)
-		if part == ModerationFile {
+		if merged(part) {
 			if err := addLines(from, to); err != nil {
 				return err
 			}

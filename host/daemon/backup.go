@@ -35,6 +35,7 @@ func openBackups(cfg *config.Config, db Store, disk *repos.Disk, version string,
 		Git: []backup.Folder{{Name: backup.GitFolder, Repositories: disk.Announced}},
 		Others: []backup.Other{
 			{Name: backup.ModerationFile, Path: filepath.Join(cfg.Data, backup.ModerationFile)},
+			{Name: backup.VanishedFile, Path: filepath.Join(cfg.Data, backup.VanishedFile)},
 			{Name: backup.KeyFile, Path: filepath.Join(cfg.GitFolder(), backup.KeyFile)},
 			{Name: "generations", Path: filepath.Join(cfg.Data, "generations")},
 			{Name: backup.PluginsFolder, Path: cfg.PluginFolder()},

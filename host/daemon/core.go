@@ -51,7 +51,10 @@ type Core struct {
 
 	log    *slog.Logger
 	copied *moderation.File // the copy of the moderation log
-	notify *contain.Guard   // around each part that gets a commit
+
+	vanished *moderation.VanishedFile // the copy of the requests to vanish
+
+	notify *contain.Guard // around each part that gets a commit
 }
 
 // OpenCore opens the database and loads the plugins. Nothing runs yet. Only a
@@ -79,6 +82,9 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		return nil, err
 	}
 	if err := c.loadModeration(ctx, cfg.Data); err != nil {
+		return nil, err
+	}
+	if err := c.loadVanished(cfg.Data); err != nil {
 		return nil, err
 	}
 	o := plugin.Options{
@@ -138,6 +144,8 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 
 		Moderation: c.Moderation,
 		Audiences:  c.Audiences,
+
+		NamesRelay: namesRelay(cfg),
 
 		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: bound.Share(held.Events)},
 		EachHeld: db.EachHeld,
@@ -214,9 +222,10 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	// Plugins may remember something until the last decision.
 	last, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	stopped := make(chan error, 3)
+	stopped := make(chan error, 4)
 	go func() { stopped <- c.Plugins.Run(last) }()
 	go func() { stopped <- c.copyModeration(last) }()
+	go func() { stopped <- c.copyVanished(last) }()
 	go func() { stopped <- c.Audiences.Run(ctx, c.setAudiences) }()
 	var err error
 	to := committed{c.Plugins, out, c.notify}
@@ -226,7 +235,7 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 		err = c.Pipeline.Run(ctx, to)
 	}
 	stop()
-	return errors.Join(err, <-stopped, <-stopped, <-stopped)
+	return errors.Join(err, <-stopped, <-stopped, <-stopped, <-stopped)
 }
 
 // setAudiences has the pipeline change who receives stored events.

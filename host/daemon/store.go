@@ -55,6 +55,12 @@ type Store interface {
 	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
 	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
 
+	// HiddenOf returns hidden events of an author or of a kind, in the order of their numbers.
+	HiddenOf(ctx context.Context, author *host.PubKey, kind host.Kind, number int64, limit int) ([]semantics.Hidden, error)
+
+	// VanishedAfter returns requests to vanish, in the order of their numbers.
+	VanishedAfter(ctx context.Context, number int64, limit int) ([]host.VanishRequest, error)
+
 	// NotTakenDown returns those of ids that are neither hidden nor removed by the operator.
 	NotTakenDown(ctx context.Context, ids []host.ID) ([]host.ID, error)
 

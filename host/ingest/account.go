@@ -15,7 +15,7 @@ func (p *Pipeline) Bounds() []bound.Spec {
 	return []bound.Spec{{
 		Name: "decisions under way that are slow", Unit: "decisions", Total: maxSlow, Network: maxSlowNetwork,
 		Yields: "nobody; networks take turns",
-	}}
+	}, p.vanished.unknown.Spec()}
 }
 
 // account is what the decisions of one network or one neighbourhood have used. All lanes of

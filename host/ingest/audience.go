@@ -48,7 +48,7 @@ func (e *entry) accepted() *host.Event {
 // that answer now.
 func (w *writer) audienceChanged(e *entry) bool {
 	a := w.cfg.Audiences
-	return a != nil && e.release == nil && e.verdict == nil && e.err == nil && e.asked != a.Version()
+	return a != nil && e.release == nil && e.vanish == nil && e.verdict == nil && e.err == nil && e.asked != a.Version()
 }
 
 // AudienceChange is a new audience of a stored event.

@@ -28,6 +28,7 @@ type batch struct {
 	held      []host.HeldChange
 	networks  map[host.ID]netip.Prefix // that sent what was held
 	brought   []*host.Item             // first copies of events from clients
+	vanished  bool                     // somebody asked to vanish
 }
 
 type answer struct {
@@ -83,6 +84,8 @@ func (b *batch) carryOut(e *entry) {
 	event := e.accepted()
 	b.bytes += len(event.JSON)
 	switch {
+	case e.vanish != nil:
+		b.noteVanished(e)
 	case e.verdict != nil:
 		b.answers = append(b.answers, answer{entry: e, verdict: *e.verdict})
 	case e.hold == nil && event.Kind.Class() == host.Ephemeral:
@@ -211,6 +214,9 @@ func (b *batch) finish() {
 		w.history.commit()
 		w.version.Store(w.history.version)
 	})
+	if b.vanished {
+		w.vanished.notify()
+	}
 	if users := w.cfg.Users; users != nil {
 		w.notify(func() {
 			for _, it := range b.brought {

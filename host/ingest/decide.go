@@ -11,23 +11,26 @@ import (
 type decision struct {
 	verdict *host.Verdict     // set if the item ends without being written
 	hold    *host.HoldOptions // set if the item goes into purgatory
-	note    string            // for the sender of what is stored or held
-	event   *host.Event       // with its audience; nil if it is for everybody
-	asked   uint64            // version of the audiences
-	err     error             // the host failed
-	reads   host.Reads        // what the decision rests on
-	waited  string            // the module that it waited for longest
+
+	vanish *host.VanishRequest // set if the item is a request to vanish that counts here
+	note   string              // for the sender of what is stored or held
+	event  *host.Event         // with its audience; nil if it is for everybody
+	asked  uint64              // version of the audiences
+	err    error               // the host failed
+	reads  host.Reads          // what the decision rests on
+	waited string              // the module that it waited for longest
 }
 
 // decide is the way of an event to its decision, from start to end:
 //
 //  1. verify: the protocol's rules, the id and the signature;
-//  2. barred: the operator's moderation log;
-//  3. refuseEarly: purgatory has room, if the event may have to wait there;
-//  4. Policy.Admit: the modules;
-//  5. hold: how the event waits, if a module holds it;
-//  6. audience: who may receive the event;
-//  7. stateNote: what the answer says of the refs of a state.
+//  2. vanish: a request to vanish ends here, whatever the log and the modules say;
+//  3. barred: the operator's moderation log;
+//  4. refuseEarly: purgatory has room, if the event may have to wait there;
+//  5. Policy.Admit: the modules;
+//  6. hold: how the event waits, if a module holds it;
+//  7. audience: who may receive the event;
+//  8. stateNote: what the answer says of the refs of a state.
 //
 // All of them read facts through one reader, which notes the reads: the decision holds as
 // long as the facts do. decide is called again for an entry whose facts have changed. It
@@ -58,6 +61,10 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		if e.deferred = e.verifyOnly && !e.atTurn; e.deferred {
 			return
 		}
+	}
+	if e.item.Event.Kind == host.KindVanish {
+		e.vanish, e.verdict, e.err = p.vanish(ctx, e.item, facts)
+		return
 	}
 	if e.verdict = p.barred(e.item.Event, now.Unix()); e.verdict != nil {
 		return

@@ -76,6 +76,9 @@ type Tx interface {
 	// TakeDown hides, purges or shows events.
 	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
 
+	// Vanish notes a request to vanish.
+	Vanish(v *host.VanishRequest) (host.Outcome, error)
+
 	// AddModeration adds rows to the moderation log, and returns those that were new.
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 
@@ -167,6 +170,9 @@ type Config struct {
 	// Moderation is the moderation log in memory; nil if it is empty when the pipeline starts.
 	Moderation *moderation.Log
 
+	// NamesRelay reports whether a URL names this relay, for requests to vanish; nil: none does.
+	NamesRelay func(url string) bool
+
 	// EachHeld calls yield for every event in purgatory; nil if there is none when the
 	// pipeline starts.
 	EachHeld func(ctx context.Context, yield func(host.HeldEvent) error) error
@@ -189,6 +195,7 @@ type Pipeline struct {
 	version  atomic.Uint64  // of the history, as committed
 	recent   *recentIDSet
 	quotas   *quotas
+	vanished *vanished
 
 	operations chan *operation
 	ended      chan struct{} // closed when Run has returned
@@ -238,6 +245,7 @@ func New(cfg Config) *Pipeline {
 	return &Pipeline{
 		cfg: cfg, metrics: m, schedule: newSchedule(cfg.Workers, m), recent: newRecentIDs(recentIDs), quotas: newQuotas(cfg.Quota, cfg.knows),
 		deciding: contain.New(contain.Decision, cfg.Log), writing: contain.New(contain.Writer, cfg.Log),
+		vanished:   newVanished(cfg.Now),
 		operations: make(chan *operation), ended: make(chan struct{}),
 	}
 }

@@ -6,7 +6,7 @@
 //	add.go     how rows get their numbers; the rows that an engine of the store implements
 //	log.go     the log in memory, and which rows are in force
 //	match.go   what the rows in force say about an event, a repository, an address, an object
-//	file.go    the copy of the log outside the database
+//	file.go    the copies of the log, and of requests to vanish, outside the database
 //
 // A row is never changed or removed. A later row about the same target ends an earlier one:
 //

@@ -10,85 +10,161 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"talon/host"
+	"talon/host/wire"
 )
 
 // FileName is the name of the copy of the log in a data folder. A restored database does not
 // know takedowns that are newer than its backup: the copy brings them back.
 const FileName = "moderation.jsonl"
 
+// VanishedFileName is the name of the copy of the requests to vanish in a data folder.
+const VanishedFileName = "vanished.jsonl"
+
 // File is a copy of the log outside the database: a line for each row, in no particular order.
-type File struct {
-	mu   sync.Mutex // guards the fields below
-	path string
-	uids map[string]struct{} // of the rows that are in it
-}
+type File struct{ lines }
 
 // OpenFile reads the copy at a path, and returns its rows. A missing file is empty. Lines that
 // cannot be read, such as one that a crash has cut off, are counted and left alone.
 func OpenFile(path string) (f *File, list []Row, damaged int, err error) {
-	f = &File{path: path, uids: make(map[string]struct{})}
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil, 0, nil
-	}
-	if err != nil {
-		return nil, nil, 0, fmt.Errorf("read the copy of the moderation log: %w", err)
-	}
-	defer file.Close()
-	list, damaged, err = ReadRows(file)
+	f = &File{lines{path: path, keys: make(map[string]struct{})}}
+	err = f.read(func(r io.Reader) error {
+		list, damaged, err = ReadRows(r)
+		return err
+	})
 	if err != nil {
 		return nil, nil, 0, fmt.Errorf("read the copy of the moderation log %s: %w", path, err)
 	}
 	for i := range list {
-		f.uids[list[i].UID] = struct{}{}
+		f.keys[list[i].UID] = struct{}{}
 	}
 	return f, list, damaged, nil
 }
 
 // ReadRows reads lines that [Row.Line] wrote. It counts those that are no rows.
 func ReadRows(r io.Reader) (list []Row, damaged int, err error) {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
-			continue
-		}
-		row, err := ParseLine(lines.Bytes())
+	err = eachLine(r, func(line []byte) {
+		row, err := ParseLine(line)
 		if err != nil {
 			damaged++
-			continue
+			return
 		}
 		list = append(list, row)
+	})
+	return list, damaged, err
+}
+
+// eachLine calls yield for each line that is not empty.
+func eachLine(r io.Reader, yield func(line []byte)) error {
+	scan := bufio.NewScanner(r)
+	scan.Buffer(nil, maxLine)
+	for scan.Scan() {
+		if len(bytes.TrimSpace(scan.Bytes())) > 0 {
+			yield(scan.Bytes())
+		}
 	}
-	return list, damaged, lines.Err()
+	return scan.Err()
 }
 
 // Append adds the rows that the file does not have. They are durable when it returns nil.
 func (f *File) Append(list []Row) (err error) {
+	keys, texts := make([]string, len(list)), make([][]byte, len(list))
+	for i := range list {
+		keys[i], texts[i] = list[i].UID, list[i].Line()
+	}
+	if err := f.append(keys, texts); err != nil {
+		return fmt.Errorf("append to the copy of the moderation log: %w", err)
+	}
+	return nil
+}
+
+// VanishedFile is a copy of the requests to vanish outside the database: a line for each, as it was
+// signed. A restored database does not know requests that are newer than its backup.
+type VanishedFile struct{ lines }
+
+// OpenVanishedFile reads the copy at a path, and returns its requests. Lines that are no events, or
+// that verify refuses, are counted and left alone.
+func OpenVanishedFile(path string, verify func(*host.Event) error) (f *VanishedFile, list []host.VanishRequest, damaged int, err error) {
+	f = &VanishedFile{lines{path: path, keys: make(map[string]struct{})}}
+	err = f.read(func(r io.Reader) error {
+		return eachLine(r, func(line []byte) {
+			e, err := wire.ParseEvent(bytes.Clone(line))
+			if err != nil || e.Kind != host.KindVanish || verify(e) != nil {
+				damaged++
+				return
+			}
+			f.keys[e.ID.String()] = struct{}{}
+			list = append(list, host.VanishRequest{ID: e.ID, PubKey: e.PubKey, Until: e.CreatedAt, JSON: e.JSON})
+		})
+	})
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("read the copy of the requests to vanish %s: %w", path, err)
+	}
+	return f, list, damaged, nil
+}
+
+// Append adds the requests that the file does not have, without those of which nothing was here. They
+// are durable when it returns nil.
+func (f *VanishedFile) Append(list []host.VanishRequest) error {
+	var keys []string
+	var texts [][]byte
+	for i := range list {
+		if v := &list[i]; v.JSON != nil {
+			keys, texts = append(keys, v.ID.String()), append(texts, append(bytes.Clone(v.JSON), '\n'))
+		}
+	}
+	if err := f.append(keys, texts); err != nil {
+		return fmt.Errorf("append to the copy of the requests to vanish: %w", err)
+	}
+	return nil
+}
+
+// lines is a file to which lines are added, each once.
+type lines struct {
+	mu   sync.Mutex // guards the fields below
+	path string
+	keys map[string]struct{} // of the lines that are in it
+}
+
+// read calls parse with the file, if it is there.
+func (f *lines) read(parse func(io.Reader) error) error {
+	file, err := os.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return parse(file)
+}
+
+// append adds the lines whose keys are new.
+func (f *lines) append(keys []string, texts [][]byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var text []byte
 	var added []string
-	for i := range list {
-		if _, there := f.uids[list[i].UID]; !there {
-			text = append(text, list[i].Line()...)
-			added = append(added, list[i].UID)
+	for i, key := range keys {
+		if _, there := f.keys[key]; !there {
+			text, added = append(text, texts[i]...), append(added, key)
 		}
 	}
 	if len(added) == 0 {
 		return nil
 	}
 	if err := f.write(text); err != nil {
-		return fmt.Errorf("append to the copy of the moderation log: %w", err)
+		return err
 	}
-	for _, uid := range added {
-		f.uids[uid] = struct{}{}
+	for _, key := range added {
+		f.keys[key] = struct{}{}
 	}
 	return nil
 }
 
 // write appends text after a whole line. REQUIRES: f.mu.
-func (f *File) write(text []byte) (err error) {
+func (f *lines) write(text []byte) (err error) {
 	file, err := os.OpenFile(f.path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 			return out, err
 		}
 	}
-	if out.Code, out.Reason, err = semantics.HiddenRefusal(rows, k, e); err != nil || out.Reason != "" {
+	if out.Code, out.Reason, err = semantics.EarlyRefusal(rows, k, e); err != nil || out.Reason != "" {
 		return out, err
 	}
 	if out.Code, out.Reason = k.Refusal(e); out.Reason != "" {

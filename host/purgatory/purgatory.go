@@ -64,8 +64,8 @@ type Rows interface {
 	// Held returns the row of an event, nil if it is not held.
 	Held(id host.ID) (*Row, error)
 
-	// HeldOf returns the rows of the author's events among these ids.
-	HeldOf(author host.PubKey, ids []host.ID) ([]*Row, error)
+	// HeldByID returns the rows of the events among these ids.
+	HeldByID(ids []host.ID) ([]*Row, error)
 
 	// HeldAt returns the rows at these addresses that are not newer than until.
 	HeldAt(addresses []host.Address, until int64) ([]*Row, error)

@@ -61,7 +61,7 @@ func supersede(rows Rows, e *host.Event, changes *[]host.HeldChange) (bool, erro
 	return r != nil || len(older) > 0, remove(rows, older, host.StatusReplaced, changes)
 }
 
-// removeDeleted removes the held events that a deletion names: by id those of its author, by
+// removeDeleted removes the held events that a deletion names: by id those that its author may delete, by
 // address all versions that are not newer than the deletion.
 func removeDeleted(rows Rows, deletion *host.Event, changes *[]host.HeldChange) error {
 	if events, _ := rows.HeldTotal(); events == 0 {
@@ -69,13 +69,17 @@ func removeDeleted(rows Rows, deletion *host.Event, changes *[]host.HeldChange) 
 	}
 	ids, addresses := semantics.Targets(deletion)
 	if len(ids) > 0 {
-		held, err := rows.HeldOf(deletion.PubKey, ids)
+		held, err := rows.HeldByID(ids)
 		if err != nil {
 			return err
 		}
 		var deleted []*Row
 		for _, r := range held {
-			if semantics.Deletes(deletion.PubKey, r.PubKey, r.Kind) {
+			deletes, err := semantics.Deletes(deletion.PubKey, r.PubKey, r.Kind, func() (*host.Event, error) { return r.Event(), nil })
+			if err != nil {
+				return err
+			}
+			if deletes {
 				deleted = append(deleted, r)
 			}
 		}

@@ -107,7 +107,8 @@ func statusOf(put host.Outcome) host.HeldStatus {
 	switch {
 	case put.Code == host.Stored:
 		return host.StatusReleased
-	case put.Reason == semantics.ReasonDeleted:
+	case put.Reason == semantics.ReasonDeleted, put.Reason == semantics.ReasonUnwanted,
+		put.Reason == semantics.ReasonVanished, put.Reason == semantics.ReasonRecipientVanished:
 		return host.StatusDeleted
 	case put.Reason == semantics.ReasonExpired:
 		return host.StatusExpired

@@ -16,7 +16,7 @@ import (
 const infoType = "application/nostr+json"
 
 // supportedNIPs are those that a client of any relay of ours sees.
-var supportedNIPs = []int{1, 9, 11, 40, 42, 45, 50, 67, 70, 77}
+var supportedNIPs = []int{1, 9, 11, 40, 42, 45, 50, 59, 62, 67, 70, 77}
 
 // NIPs returns the numbers of the NIPs that the relay supports, apart from those of
 // policies.

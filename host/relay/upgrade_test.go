@@ -44,7 +44,7 @@ func TestInfo(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		if doc.Name != "name" || doc.PubKey != "ab" || doc.Version != "1" || len(doc.Grasps) != 1 ||
-			!slices.Equal(doc.NIPs, []int{1, 9, 11, 40, 42, 45, 50, 67, 70, 77}) {
+			!slices.Equal(doc.NIPs, []int{1, 9, 11, 40, 42, 45, 50, 59, 62, 67, 70, 77}) {
 			t.Errorf("got %s", text)
 		}
 		for name, want := range map[string]any{

@@ -9,7 +9,8 @@ import (
 	"talon/host/wire"
 )
 
-// checkHidden compares hidden events with the totals and with their index rows.
+// checkHidden compares hidden events and requests to vanish with the totals, and hidden events with
+// their index rows.
 func (c *checker) checkHidden(ctx context.Context) error {
 	t, err := c.total()
 	if err != nil {
@@ -41,5 +42,8 @@ func (c *checker) checkHidden(ctx context.Context) error {
 	if err == nil && rows != maintained {
 		c.problem("index of maintainers of hidden announcements: %d rows, want %d", rows, maintained)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.checkVanished(ctx, t.Vanished)
 }

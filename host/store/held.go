@@ -131,10 +131,10 @@ func (r rows) Held(id host.ID) (*purgatory.Row, error) {
 	return r.firstHeld(selectHeld+`WHERE id = ?`, id[:])
 }
 
-// HeldOf returns the rows of the author's events among these ids.
-func (r rows) HeldOf(author host.PubKey, ids []host.ID) (found []*purgatory.Row, err error) {
+// HeldByID returns the rows of the events among these ids.
+func (r rows) HeldByID(ids []host.ID) (found []*purgatory.Row, err error) {
 	for _, id := range ids {
-		if found, err = r.held(found, selectHeld+`INDEXED BY held_id WHERE id = ? AND pubkey = ?`, id[:], author[:]); err != nil {
+		if found, err = r.held(found, selectHeld+`INDEXED BY held_id WHERE id = ?`, id[:]); err != nil {
 			return nil, err
 		}
 	}

@@ -116,10 +116,11 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noAudiences undoes the last step of the schema, noUsage a step and all later ones, noModeration too, noWeights also
+// noVanished undoes the last step of the schema, noUsage a step and all later ones, noModeration too, noWeights also
 // the one before it, and so do noParents, noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to
 // be merged, and no stored event may have words.
-const noSenders = `ALTER TABLE held DROP COLUMN synced;`
+const noVanished = `DROP TABLE vanished; ALTER TABLE total DROP COLUMN vanished; DROP INDEX hidden_author; DROP INDEX hidden_kind;`
+const noSenders = noVanished + `ALTER TABLE held DROP COLUMN synced;`
 const noAudiences = noSenders + `ALTER TABLE event DROP COLUMN audience; ALTER TABLE event_id DROP COLUMN withheld;
 	ALTER TABLE held DROP COLUMN audience; ALTER TABLE hidden DROP COLUMN audience; ALTER TABLE total DROP COLUMN withheld;`
 const noUsage = noAudiences + `DROP TABLE usage; DROP TABLE usage_point;`
@@ -151,7 +152,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage, 14: noAudiences, 15: noSenders} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage, 14: noAudiences, 15: noSenders, 16: noVanished} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)

@@ -273,7 +273,7 @@ func (s *Store) loadTotals(c *conn) error {
 }
 
 func (c *conn) total() (Total, error) {
-	row, err := c.first(`SELECT max(seq, ifnull((SELECT max(seq) FROM event), 0)), events, bytes, held, held_bytes, hidden, hidden_bytes, withheld FROM total`)
+	row, err := c.first(`SELECT max(seq, ifnull((SELECT max(seq) FROM event), 0)), events, bytes, held, held_bytes, hidden, hidden_bytes, withheld, vanished FROM total`)
 	if err != nil {
 		return Total{}, err
 	}
@@ -283,7 +283,7 @@ func (c *conn) total() (Total, error) {
 	return Total{
 		Seq: row[0].(int64), Events: row[1].(int64), Bytes: row[2].(int64),
 		Held: row[3].(int64), HeldBytes: row[4].(int64),
-		Hidden: row[5].(int64), HiddenBytes: row[6].(int64), Withheld: row[7].(int64),
+		Hidden: row[5].(int64), HiddenBytes: row[6].(int64), Withheld: row[7].(int64), Vanished: row[8].(int64),
 	}, nil
 }
 

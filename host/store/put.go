@@ -28,6 +28,15 @@ func (r rows) Known(e *host.Event, all bool) (*semantics.Known, error) {
 	tx := r.tx
 	k := &tx.w.known
 	*k = semantics.Known{IDKey: tx.s.keys.id(e.ID), MayBeHeld: r.MayHold(e.Kind), MayBeHidden: tx.total.Hidden > 0}
+	if tx.total.Vanished > 0 {
+		row, err := tx.w.conn.first(`SELECT until FROM vanished WHERE pubkey = ?`, e.PubKey[:])
+		if err != nil {
+			return nil, err
+		}
+		if row != nil {
+			k.VanishedUntil, k.Vanished = row[0].(int64)
+		}
+	}
 	const byID = `SELECT (SELECT 1 FROM event_id WHERE key = ?1), (SELECT 1 FROM deleted_id WHERE id = ?2 AND pubkey = ?3)`
 	a, ok := e.Address()
 	if !ok && !all {
@@ -240,6 +249,30 @@ func (r rows) AddAddressTombstones(addresses []host.Address, until int64) error 
 	return nil
 }
 
+// StoredEvent returns the stored event of a number, nil if it cannot be read any more.
+func (r rows) StoredEvent(seq int64) (*host.Event, error) {
+	row, err := r.tx.w.conn.first(`SELECT json, audience FROM event WHERE seq = ?`, seq)
+	if err != nil || row == nil {
+		return nil, err
+	}
+	e, err := parseStored(row[0], row[1])
+	if err != nil {
+		return nil, nil // damage, which Check reports
+	}
+	return e, nil
+}
+
+// DeletedBy reports whether one of these keys has deleted the id.
+func (r rows) DeletedBy(id host.ID, keys []host.PubKey) (bool, error) {
+	for _, key := range keys {
+		row, err := r.tx.w.conn.first(`SELECT 1 FROM deleted_id WHERE id = ? AND pubkey = ?`, id[:], key[:])
+		if err != nil || row != nil {
+			return row != nil, err
+		}
+	}
+	return false, nil
+}
+
 // remove takes an event and all its index rows away and returns it, nil if it is
 // not here.
 func (tx *Tx) remove(seq int64) (*host.Event, error) {
@@ -335,10 +368,12 @@ func (tx *Tx) deleteRow(seq, size int64) error {
 
 // DeletedAddress reports whether the author has deleted the version of that time
 // at the address, in unix seconds: a deletion event (NIP-09) names the address and
-// is not older. Such a version is never stored, nor held.
+// is not older, or the author has asked to vanish since. Such a version is never stored, nor held.
 func (s *Store) DeletedAddress(ctx context.Context, a host.Address, createdAt int64) (deleted bool, err error) {
 	err = s.use(ctx, metrics.Deleted, func(r *reader) error {
-		row, err := r.first(`SELECT 1 FROM deleted_address WHERE key = ? AND until >= ?`, r.keys.address(a), createdAt)
+		const sql = `SELECT 1 WHERE EXISTS (SELECT 1 FROM deleted_address WHERE key = ?1 AND until >= ?2)
+			OR EXISTS (SELECT 1 FROM vanished WHERE pubkey = ?3 AND until >= ?2)`
+		row, err := r.first(sql, r.keys.address(a), createdAt, a.PubKey[:])
 		deleted = row != nil
 		return err
 	})

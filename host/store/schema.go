@@ -286,6 +286,21 @@ ALTER TABLE total ADD COLUMN withheld INTEGER NOT NULL DEFAULT 0; -- rows in eve
 `, `
 -- Whether another relay sent a held event: then the hunt expects no push.
 ALTER TABLE held ADD COLUMN synced INTEGER NOT NULL DEFAULT 0;
+`, `
+-- Authors who have asked to vanish (NIP-62): see package semantics. The indexes find what is hidden
+-- of them, or addressed to them.
+CREATE TABLE vanished (
+	number INTEGER PRIMARY KEY, -- in the order in which the requests came
+	pubkey BLOB    NOT NULL,
+	until  INTEGER NOT NULL,    -- created_at of the request
+	id     BLOB    NOT NULL,
+	json   BLOB                 -- the request; NULL: nothing of its author was here
+);
+CREATE UNIQUE INDEX vanished_pubkey ON vanished (pubkey);
+CREATE INDEX vanished_unknown ON vanished (number) WHERE json IS NULL;
+ALTER TABLE total ADD COLUMN vanished INTEGER NOT NULL DEFAULT 0; -- rows in vanished
+CREATE INDEX hidden_author ON hidden (pubkey);
+CREATE INDEX hidden_kind ON hidden (kind);
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

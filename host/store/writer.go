@@ -137,9 +137,9 @@ func (tx *Tx) seal() (due nextDue, err error) {
 	}
 	if tx.work > 0 {
 		tx.total.Seq = tx.w.seq
-		const sql = `UPDATE total SET seq = ?, events = ?, bytes = ?, held = ?, held_bytes = ?, hidden = ?, hidden_bytes = ?, withheld = ?`
+		const sql = `UPDATE total SET seq = ?, events = ?, bytes = ?, held = ?, held_bytes = ?, hidden = ?, hidden_bytes = ?, withheld = ?, vanished = ?`
 		t := tx.total
-		if err := tx.w.conn.exec(sql, t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, t.Withheld); err != nil {
+		if err := tx.w.conn.exec(sql, t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, t.Withheld, t.Vanished); err != nil {
 			return due, err
 		}
 	}

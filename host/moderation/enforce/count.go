@@ -14,13 +14,8 @@ func (e *Enforcer) Count(ctx context.Context, r *moderation.Row) (sum Progress, 
 	if row.At == 0 {
 		row.At = e.cfg.Now().Unix()
 	}
-	seen := make(map[host.ID]struct{})
 	count := func(list []*host.Event) error {
 		for _, event := range list {
-			if _, twice := seen[event.ID]; twice {
-				continue
-			}
-			seen[event.ID] = struct{}{}
 			sum.Events++
 			sum.Bytes += int64(len(event.JSON))
 			if event.Kind == host.KindAnnouncement {
@@ -32,7 +27,7 @@ func (e *Enforcer) Count(ctx context.Context, r *moderation.Row) (sum Progress, 
 	switch row.Action {
 	case moderation.Unban, moderation.Unhide:
 		one := moderation.Of(moderation.Row{Number: 1, UID: row.UID, At: row.At, Action: moderation.Ban, Target: row.Target})
-		err = e.eachHidden(ctx, func(list []*host.Event) error {
+		err = e.eachHidden(ctx, e.hiddenOf(&row.Target), func(list []*host.Event) error {
 			for _, event := range list {
 				if one.Event(event, row.At) != nil {
 					if err := count([]*host.Event{event}); err != nil {
@@ -43,8 +38,9 @@ func (e *Enforcer) Count(ctx context.Context, r *moderation.Row) (sum Progress, 
 			return nil
 		})
 	case moderation.Ban, moderation.Hide, moderation.Purge:
-		if err = e.eachBarred(ctx, &row, count, true); err == nil && row.Action == moderation.Purge {
-			err = e.purgeHidden(ctx, &row, count)
+		s := e.scopeOf(&row)
+		if err = e.each(ctx, s, count, true); err == nil && row.Action == moderation.Purge {
+			err = e.eachConcernedHidden(ctx, s, count)
 		}
 	}
 	return sum, err

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"slices"
 
 	"talon/host"
 	"talon/host/moderation"
+	"talon/host/store/semantics"
 	"talon/host/wire"
 	"talon/sdk/grasp"
 )
@@ -37,39 +39,69 @@ func filtersOf(r *moderation.Row) []host.Filter {
 	return []host.Filter{f}
 }
 
-// eachBarred calls take with the events that a row bars, held ones first, then announcements, a
-// slice at a time. stays says that take does not remove them.
-func (e *Enforcer) eachBarred(ctx context.Context, r *moderation.Row, take func([]*host.Event) error, stays bool) error {
+// scope is what a row or a request to vanish is about.
+type scope struct {
+	filters  []host.Filter          // match all events that it may concern
+	concerns func(*host.Event) bool // says which of these it does concern
+	hidden   []hiddenAfter          // return the hidden events that it may concern
+}
+
+// scopeOf returns the scope of a row.
+func (e *Enforcer) scopeOf(r *moderation.Row) *scope {
 	one := moderation.Of(*r)
-	barred := func(event *host.Event) bool { return one.Event(event, e.cfg.Now().Unix()) != nil }
-	for _, f := range filtersOf(r) {
-		texts, err := e.cfg.Store.HeldBy(ctx, f)
+	return &scope{
+		filters:  filtersOf(r),
+		concerns: func(event *host.Event) bool { return one.Event(event, e.cfg.Now().Unix()) != nil },
+		hidden:   []hiddenAfter{e.hiddenOf(&r.Target)},
+	}
+}
+
+// hiddenOf returns the hidden events that a target may concern.
+func (e *Enforcer) hiddenOf(t *moderation.Target) hiddenAfter {
+	switch t.Class() {
+	case moderation.Author:
+		author := t.PubKey()
+		return func(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error) {
+			return e.cfg.Store.HiddenOf(ctx, &author, 0, number, limit)
+		}
+	case moderation.Kind:
+		return func(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error) {
+			return e.cfg.Store.HiddenOf(ctx, nil, t.Kind(), number, limit)
+		}
+	}
+	return e.cfg.Store.HiddenAfter
+}
+
+// each calls take with the stored and held events of a scope, held ones first, then announcements, a
+// slice at a time. stays says that take does not remove them; then it gets each once.
+func (e *Enforcer) each(ctx context.Context, s *scope, take func([]*host.Event) error, stays bool) error {
+	for i := range s.filters {
+		texts, err := e.cfg.Store.HeldBy(ctx, s.filters[i])
 		if err != nil {
 			return err
 		}
 		var list []*host.Event
 		for _, text := range texts {
-			if event, err := wire.ParseEvent(text); err == nil && barred(event) {
+			if event, err := wire.ParseEvent(text); err == nil && s.in(i, event) {
 				list = append(list, event)
 			}
 		}
-		for len(list) > 0 {
-			n := min(len(list), slice)
-			if err := take(list[:n]); err != nil {
+		for part := range slices.Chunk(list, slice) {
+			if err := take(part); err != nil {
 				return err
 			}
-			list = list[n:]
 		}
 	}
 	for _, first := range []bool{true, false} {
-		for _, f := range filtersOf(r) {
+		for i, f := range s.filters {
 			if first {
-				if f.Kinds != nil || f.IDs != nil {
+				if stays || f.Kinds != nil || f.IDs != nil {
 					continue
 				}
 				f.Kinds = []host.Kind{host.KindAnnouncement}
 			}
-			if err := e.eachStored(ctx, f, barred, take, stays); err != nil {
+			wanted := func(event *host.Event) bool { return s.in(i, event) }
+			if err := e.eachStored(ctx, f, wanted, take, stays); err != nil {
 				return err
 			}
 		}
@@ -77,43 +109,66 @@ func (e *Enforcer) eachBarred(ctx context.Context, r *moderation.Row, take func(
 	return nil
 }
 
+// in reports whether the scope concerns an event, and no filter before number i matches it.
+func (s *scope) in(i int, event *host.Event) bool {
+	for j := range i {
+		if s.filters[j].Matches(event) {
+			return false
+		}
+	}
+	return s.concerns(event)
+}
+
 // eachStored calls take with the stored events that a filter matches and that pass a test, newest
-// first, a slice at a time. stays says that take does not remove them, and gets some twice.
+// first, a slice at a time. stays says that take does not remove them.
 func (e *Enforcer) eachStored(ctx context.Context, f host.Filter, wanted func(*host.Event) bool, take func([]*host.Event) error, stays bool) error {
 	f.Reader = host.Everything
+	seen := make(map[host.ID]struct{}) // of the second at which the next answer begins
 	for f.Limit = slice; ; {
 		// Also what has expired and waits for the sweep: a purge leaves nothing.
 		found, err := e.cfg.Store.Select(ctx, []host.Filter{f}, math.MinInt64)
 		if err != nil {
 			return err
 		}
-		var list []*host.Event
-		oldest := int64(0)
-		err = e.cfg.Store.Fetch(ctx, found.Rows, func(_ int64, json []byte) error {
-			event, err := wire.ParseEvent(bytes.Clone(json))
+		taken, oldest := 0, int64(0)
+		for rows := range slices.Chunk(found.Rows, slice) {
+			var list []*host.Event
+			err = e.cfg.Store.Fetch(ctx, rows, func(_ int64, json []byte) error {
+				event, err := wire.ParseEvent(bytes.Clone(json))
+				if err != nil {
+					return err
+				}
+				if event.CreatedAt != oldest {
+					oldest = event.CreatedAt
+					if f.Until == nil || oldest != *f.Until {
+						clear(seen)
+					}
+				}
+				if _, again := seen[event.ID]; again || !wanted(event) {
+					return nil
+				}
+				if stays {
+					seen[event.ID] = struct{}{}
+				}
+				list = append(list, event)
+				return nil
+			})
 			if err != nil {
 				return err
 			}
-			oldest = event.CreatedAt
-			if wanted(event) {
-				list = append(list, event)
+			if len(list) > 0 {
+				if err := take(list); err != nil {
+					return err
+				}
 			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if len(list) > 0 {
-			if err := take(list); err != nil {
-				return err
-			}
+			taken += len(list)
 		}
 		switch {
 		case len(found.Rows) < f.Limit:
 			return nil
 		case f.Until == nil || *f.Until != oldest:
 			f.Until, f.Limit = &oldest, slice
-		case len(list) == 0 || stays:
+		case taken == 0 || stays:
 			f.Limit *= 2 // more than that have one second, and stay
 		}
 	}

@@ -65,6 +65,7 @@ type Loop struct {
 	budget   float64     // answers and timers that may go to the strategy now
 	spent    int64       // when that was last counted
 	retries  *retry.Set
+	expired  *retry.Expired
 	listed   listed
 	reports  bool     // the strategy reports progress
 	missing  missing  // what relays lack, for the log
@@ -96,6 +97,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		timers:  newTimers(),
 		budget:  float64(cfg.Limits.Answers),
 		retries: retry.New(cfg.Limits.Retry),
+		expired: retry.NewExpired(cfg.Limits.Retry),
 		changed: make(map[string]bool),
 		missing: newMissing(), schedule: newTimers(), listed: newListed(),
 	}
@@ -196,6 +198,9 @@ func (s *Loop) Turn(now int64) (next int64) {
 	s.dialAll()
 	s.missing.log(s)
 	s.retries.Expire(s.clock / 1000)
+	for again, ok := s.expired.Next(s.clock / 1000); ok; again, ok = s.expired.Next(s.clock / 1000) {
+		s.retries.Due(again.Event, again.Source, s.clock/1000)
+	}
 	s.retry()
 	if !s.saving && s.clock-s.saved > s.cfg.Limits.SaveEvery {
 		s.saved = s.clock

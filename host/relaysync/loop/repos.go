@@ -253,11 +253,12 @@ func (r *relay) known() abi.RelayState {
 
 // Change is one change of a stored or held event.
 type Change struct {
-	Event  *host.Event
-	Kind   ChangeKind
-	Relay  string // from which it came
-	Synced bool   // it came from a relay
-	First  bool   // there was no change of the event before
+	Event   *host.Event
+	Kind    ChangeKind
+	Relay   string // from which it came
+	Synced  bool   // it came from a relay
+	First   bool   // there was no change of the event before
+	Expired bool   // it was dropped because its time in purgatory was over, or it gave way
 }
 
 // ChangeKind is the kind of a change.
@@ -312,7 +313,9 @@ func Followed(k *known.Set, now int64, removed []*host.Event, held []host.HeldCh
 			k.Remove(h.Event.ID)
 		}
 		relay, synced := k.InFlight(h.Event.ID)
-		list = append(list, Change{Event: h.Event, Kind: kind, Relay: relay, Synced: synced || h.Synced, First: first})
+		list = append(list, Change{
+			Event: h.Event, Kind: kind, Relay: relay, Synced: synced || h.Synced, First: first, Expired: h.Status == host.StatusExpired,
+		})
 	}
 	return list
 }
@@ -325,7 +328,22 @@ func (s *Loop) Changed(now int64, list []Change) {
 		if n.Kind == Stored || n.Kind == Held {
 			s.retries.Arrived(n.Event)
 		}
+		s.noteExpired(n)
 		s.onChange(n)
+	}
+}
+
+// noteExpired keeps an event of a relay for another decision if it expires in purgatory. An
+// announcement is revived there instead.
+func (s *Loop) noteExpired(n *Change) {
+	switch {
+	case n.Kind == Held && n.Synced && n.Relay != "" && n.Event.Kind != grasp.KindAnnouncement:
+		s.expired.Held(n.Event.ID, n.Relay, s.clock/1000)
+	case n.Kind == Held:
+	case n.Expired:
+		s.expired.Expire(n.Event, s.clock/1000)
+	default:
+		s.expired.Forget(n.Event.ID)
 	}
 }
 

@@ -1,7 +1,8 @@
 // Package retry stores refused events, and decides when to try one of them again. An event
 // gets another try after the acceptance of an event that it names, or that names it. An
 // event that is dated ahead gets one when its time has come. So neither the order of
-// arrival nor a wrong clock decides which events stay.
+// arrival nor a wrong clock decides which events stay. [Expired] does the same for events that
+// expired in purgatory.
 //
 // The package ignores the reason of a refusal, which is for people. An event that would be
 // refused in any case costs its place and a few tries.
@@ -141,6 +142,19 @@ func (s *Set) Add(e *host.Event, source string, position uint64, now int64) {
 	}
 }
 
+// Due makes an event due, whether it is in the set or not.
+func (s *Set) Due(e *host.Event, source string, now int64) {
+	x := s.entries[e.ID]
+	if x == nil {
+		if len(e.JSON) > s.limits.Bytes {
+			return
+		}
+		x = &entry{event: e, source: source, since: now, keys: keysOf(e)}
+		s.insert(x, false)
+	}
+	s.schedule(x)
+}
+
 // schedule makes an entry due, unless it is out or was tried too often.
 func (s *Set) schedule(x *entry) {
 	if !x.out && x.tries < s.limits.Tries {
@@ -233,7 +247,7 @@ func (s *Set) Expire(now int64) {
 
 func (s *Set) insert(x *entry, ahead bool) {
 	for len(s.entries) > 0 && (len(s.entries) >= s.limits.Events || s.bytes+len(x.event.JSON) > s.limits.Bytes) {
-		s.remove(s.largest().Front().Value.(*entry))
+		s.remove(largest(s.sources).Front().Value.(*entry))
 	}
 	s.count++
 	x.number = s.count
@@ -256,13 +270,14 @@ func (s *Set) insert(x *entry, ahead bool) {
 }
 
 // largest returns the events of the source that has most. REQUIRES: there is one.
-func (s *Set) largest() (limit *list.List) {
-	for _, l := range s.sources {
-		if limit == nil || l.Len() > limit.Len() {
-			limit = l
+func largest(sources map[string]*list.List) (found *list.List) {
+	name := ""
+	for source, l := range sources {
+		if found == nil || l.Len() > found.Len() || l.Len() == found.Len() && source < name {
+			found, name = l, source
 		}
 	}
-	return limit
+	return found
 }
 
 func (s *Set) remove(x *entry) {

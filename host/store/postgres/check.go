@@ -103,7 +103,8 @@ func (c *checker) run(ctx context.Context) error {
 	return c.conflicts(ctx)
 }
 
-// hidden compares hidden events with the totals and with what is stored.
+// hidden compares hidden events with the totals and with what is stored, and requests to vanish with
+// the totals.
 func (c *checker) hidden(ctx context.Context) error {
 	var noted, notedSize, n, size, both int64
 	const sql = `
@@ -118,6 +119,12 @@ func (c *checker) hidden(ctx context.Context) error {
 	}
 	if both > 0 {
 		c.problem("%d events are hidden and stored", both)
+	}
+	if err := c.tx.QueryRow(ctx, `SELECT t.vanished, (SELECT count(*) FROM vanished) FROM total t`).Scan(&noted, &n); err != nil {
+		return err
+	}
+	if noted != n {
+		c.problem("totals: %d requests to vanish noted, %d there", noted, n)
 	}
 	return nil
 }

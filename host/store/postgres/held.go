@@ -110,9 +110,9 @@ func (r rows) firstHeld(where string, args ...any) (*purgatory.Row, error) {
 // Held returns the row of an event, nil if it is not held.
 func (r rows) Held(id host.ID) (*purgatory.Row, error) { return r.firstHeld(`id = $1`, id[:]) }
 
-// HeldOf returns the rows of the author's events among these ids.
-func (r rows) HeldOf(author host.PubKey, ids []host.ID) ([]*purgatory.Row, error) {
-	return r.held(`id = ANY($1) AND pubkey = $2 ORDER BY seq`, idBytes(ids), author[:])
+// HeldByID returns the rows of the events among these ids.
+func (r rows) HeldByID(ids []host.ID) ([]*purgatory.Row, error) {
+	return r.held(`id = ANY($1) ORDER BY seq`, idBytes(ids))
 }
 
 // HeldAt returns the rows at these addresses that are not newer than until.

@@ -42,7 +42,7 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 	}
 	tx.s.metrics.Put[out.Code].Observe(time.Since(began).Seconds())
 	if tx.others > 0 {
-		if out.Code == host.Stored {
+		if out.Seq != 0 {
 			tx.changes.event(changeStored, uint64(out.Seq), e)
 		}
 		tx.changes.released(out.Released)
@@ -74,7 +74,8 @@ const lookUp = `
 		CASE WHEN a.created_at <= x.created_at AND a.id <> x.id AND octet_length(a.json) <= $5 AND a.audience IS NULL THEN a.json END,
 		(SELECT 1 FROM held WHERE id = x.id) IS NOT NULL,
 		(SELECT 1 FROM held WHERE address = x.key LIMIT 1) IS NOT NULL,
-		$6 AND ((SELECT 1 FROM hidden WHERE id = x.id) IS NOT NULL OR (SELECT 1 FROM hidden WHERE address = x.key LIMIT 1) IS NOT NULL)
+		$6 AND ((SELECT 1 FROM hidden WHERE id = x.id) IS NOT NULL OR (SELECT 1 FROM hidden WHERE address = x.key LIMIT 1) IS NOT NULL),
+		CASE WHEN $7 THEN (SELECT until FROM vanished WHERE pubkey = x.pubkey) END
 	FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[]) WITH ORDINALITY x (id, pubkey, key, created_at, n)
 	LEFT JOIN event a ON a.address = x.key ORDER BY x.n`
 
@@ -123,22 +124,25 @@ func (tx *Tx) lookUp(e *host.Event) error {
 	}
 	ctx, cancel := call()
 	defer cancel()
-	rows, err := tx.s.conn.Query(ctx, lookUp, ids, authors, keys, created, maxOldBytes, tx.total.Hidden > 0)
+	rows, err := tx.s.conn.Query(ctx, lookUp, ids, authors, keys, created, maxOldBytes, tx.total.Hidden > 0, tx.total.Vanished > 0)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for i := 0; rows.Next(); i++ {
 		k := tx.looked[host.ID(ids[i])]
-		var until, seq, createdAt *int64
+		var until, seq, createdAt, vanished *int64
 		var id, json []byte
 		var held, near bool
-		if err := rows.Scan(&k.Stored, &k.Deleted, &until, &seq, &createdAt, &id, &json, &held, &near, &k.MayBeHidden); err != nil {
+		if err := rows.Scan(&k.Stored, &k.Deleted, &until, &seq, &createdAt, &id, &json, &held, &near, &k.MayBeHidden, &vanished); err != nil {
 			return err
 		}
 		k.MayBeHeld = held || near
 		if until != nil {
 			k.AddressDeleted, k.Until = true, *until
+		}
+		if vanished != nil {
+			k.Vanished, k.VanishedUntil = true, *vanished
 		}
 		if seq != nil {
 			k.Version = &semantics.Version{Seq: *seq, CreatedAt: *createdAt, JSON: json}
@@ -268,6 +272,28 @@ func (r rows) Remove(events []semantics.Stored) ([]*host.Event, error) {
 		numbers[i] = e.Seq
 	}
 	return r.tx.deleteReturning(stored, `DELETE FROM event WHERE seq = ANY($1) RETURNING `+goneColumns, numbers)
+}
+
+// StoredEvent returns the stored event of a number, nil if it cannot be read any more.
+func (r rows) StoredEvent(seq int64) (*host.Event, error) {
+	if err := r.tx.flush(); err != nil {
+		return nil, err
+	}
+	var json, audience []byte
+	if there, err := r.tx.row(`SELECT json, audience FROM event WHERE seq = $1`, []any{seq}, &json, &audience); err != nil || !there {
+		return nil, err
+	}
+	e, err := wire.ParseEvent(json)
+	if err != nil {
+		return nil, nil // damage, which Check reports
+	}
+	return e.For(audienceOf(audience)), nil
+}
+
+// DeletedBy reports whether one of these keys has deleted the id.
+func (r rows) DeletedBy(id host.ID, keys []host.PubKey) (deleted bool, err error) {
+	_, err = r.tx.row(`SELECT EXISTS (SELECT 1 FROM deleted_id WHERE id = $1 AND pubkey = ANY($2))`, []any{id[:], keyBytes(keys)}, &deleted)
+	return deleted, err
 }
 
 // AddTombstones notes that the author deleted these ids.

@@ -439,9 +439,9 @@ func (s *Store) Export(ctx context.Context, yield func(json []byte) error) error
 }
 
 // DeletedAddress reports whether a deletion stands against a version of the address of that
-// time.
+// time, or a request of the author to vanish.
 func (s *Store) DeletedAddress(ctx context.Context, a host.Address, createdAt int64) (deleted bool, err error) {
-	const sql = `SELECT EXISTS (SELECT 1 FROM deleted_address WHERE key = $1 AND until >= $2)`
-	_, err = s.first(ctx, metrics.Deleted, sql, []any{s.keys.key(nameAddress, a.String()), createdAt}, &deleted)
+	const sql = `SELECT EXISTS (SELECT 1 FROM deleted_address WHERE key = $1 AND until >= $2) OR EXISTS (SELECT 1 FROM vanished WHERE pubkey = $3 AND until >= $2)`
+	_, err = s.first(ctx, metrics.Deleted, sql, []any{s.keys.key(nameAddress, a.String()), createdAt, a.PubKey[:]}, &deleted)
 	return deleted, err
 }

@@ -34,7 +34,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7, 8, 8}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
+var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7, 8, 8, 10}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -332,6 +332,20 @@ ALTER TABLE total ADD COLUMN withheld bigint NOT NULL DEFAULT 0; -- rows in even
 `, `
 -- Whether another relay sent a held event: then the hunt expects no push.
 ALTER TABLE held ADD COLUMN synced boolean NOT NULL DEFAULT false;
+`, `
+-- Authors who have asked to vanish (NIP-62): see package semantics. The indexes find what is hidden
+-- of them, or addressed to them. An older program would store what a request forbids.
+CREATE TABLE vanished (
+	number bigint PRIMARY KEY,      -- in the order in which the requests came
+	pubkey bytea  NOT NULL UNIQUE,
+	until  bigint NOT NULL,         -- created_at of the request
+	id     bytea  NOT NULL,
+	json   bytea                    -- the request; NULL: nothing of its author was here
+);
+CREATE INDEX vanished_unknown ON vanished (number) WHERE json IS NULL;
+ALTER TABLE total ADD COLUMN vanished bigint NOT NULL DEFAULT 0; -- rows in vanished
+CREATE INDEX hidden_author ON hidden (pubkey, number);
+CREATE INDEX hidden_kind ON hidden (kind, number);
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's

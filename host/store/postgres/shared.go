@@ -52,7 +52,7 @@ type totals struct {
 // catchUp reads the log together with total, in one statement, so that both are of the same
 // moment. $1 is what is known, $2 how many bytes at most.
 const catchUp = `
-	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.hidden, t.hidden_bytes, t.withheld, t.removed, t.expires, t.due, t.plugins, t.moderation, l.n, l.writer, l.before, l.token, l.changes
+	SELECT t.commits, t.token, t.seq, t.events, t.bytes, t.held, t.held_bytes, t.hidden, t.hidden_bytes, t.withheld, t.vanished, t.removed, t.expires, t.due, t.plugins, t.moderation, l.n, l.writer, l.before, l.token, l.changes
 	FROM total t LEFT JOIN LATERAL (
 		SELECT * FROM (
 			SELECT g.*, sum(octet_length(g.changes)) OVER (ORDER BY g.n) - octet_length(g.changes) AS bytes
@@ -75,7 +75,7 @@ type tail struct {
 
 func (t *tail) scan(rows pgx.Rows) error {
 	var e entry
-	err := rows.Scan(&t.commits, &t.token, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &t.Hidden, &t.HiddenBytes, &t.Withheld, &t.removed, &t.expires, &t.due, &t.plugins, &t.moderation, &e.n, &e.writer, &e.before, &e.token, &e.changes)
+	err := rows.Scan(&t.commits, &t.token, &t.Seq, &t.Events, &t.Bytes, &t.Held, &t.HeldBytes, &t.Hidden, &t.HiddenBytes, &t.Withheld, &t.Vanished, &t.removed, &t.expires, &t.due, &t.plugins, &t.moderation, &e.n, &e.writer, &e.before, &e.token, &e.changes)
 	if err == nil && e.n != nil {
 		t.entries = append(t.entries, e)
 	}
@@ -321,8 +321,8 @@ func (s *Store) join(ctx context.Context, c *pgx.Conn) (token []byte, err error)
 		}
 		if err == nil && s.known.token == nil {
 			var m totals
-			const sql = `SELECT commits, token, seq, events, bytes, held, held_bytes, hidden, hidden_bytes, withheld, removed, expires, due, plugins, moderation FROM total`
-			err = tx.QueryRow(ctx, sql).Scan(&m.commits, &m.token, &m.Seq, &m.Events, &m.Bytes, &m.Held, &m.HeldBytes, &m.Hidden, &m.HiddenBytes, &m.Withheld, &m.removed, &m.expires, &m.due, &m.plugins, &m.moderation)
+			const sql = `SELECT commits, token, seq, events, bytes, held, held_bytes, hidden, hidden_bytes, withheld, vanished, removed, expires, due, plugins, moderation FROM total`
+			err = tx.QueryRow(ctx, sql).Scan(&m.commits, &m.token, &m.Seq, &m.Events, &m.Bytes, &m.Held, &m.HeldBytes, &m.Hidden, &m.HiddenBytes, &m.Withheld, &m.Vanished, &m.removed, &m.expires, &m.due, &m.plugins, &m.moderation)
 			s.plugins = m.plugins
 			s.note(&m)
 		}

@@ -188,12 +188,12 @@ func (tx *Tx) seal(token []byte) error {
 		t := tx.total
 		const sql = `
 			UPDATE total SET seq = $1, events = $2, bytes = $3, held = $4, held_bytes = $5, hidden = $6, hidden_bytes = $7,
-				moderation = $8, token = $9, commits = $10, removed = $11, withheld = $12, `
-		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, tx.moderation, token, commits, tx.removed + tx.removedTotal, t.Withheld}
+				moderation = $8, token = $9, commits = $10, removed = $11, withheld = $12, vanished = $13, `
+		args := []any{t.Seq, t.Events, t.Bytes, t.Held, t.HeldBytes, t.Hidden, t.HiddenBytes, tx.moderation, token, commits, tx.removed + tx.removedTotal, t.Withheld, t.Vanished}
 		if tx.expiryChanged || tx.holdChanged {
 			b.Queue(sql+`expires = least(`+nextExpiry+`, `+nextHidden+`), due = `+nextHeld+` RETURNING expires, due`, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&expires, &due) })
 		} else {
-			b.Queue(sql+`expires = $13, due = $14`, append(args, expires, due)...)
+			b.Queue(sql+`expires = $14, due = $15`, append(args, expires, due)...)
 		}
 		b.Queue(`UPDATE writer SET token = $1, read = $2, alive = clock_timestamp() WHERE id = $3`, token, s.known.commits, s.writer.Load())
 		if tx.others > 0 {

@@ -1,6 +1,10 @@
 package semantics
 
-import "talon/host"
+import (
+	"slices"
+
+	"talon/host"
+)
 
 // Targets returns the ids and addresses that a deletion event names, each once (NIP-09).
 // Addresses of other authors do not count.
@@ -27,10 +31,26 @@ func Targets(deletion *host.Event) (ids []host.ID, addresses []host.Address) {
 	return ids, addresses
 }
 
-// Deletes reports whether an author's deletion by id removes an event: their own, and no
-// deletion.
-func Deletes(author, of host.PubKey, kind host.Kind) bool {
-	return author == of && kind != host.KindDeletion
+// Deletes reports whether a deletion by id of somebody removes an event: their own, or a gift wrap
+// that is addressed to them (NIP-59). It removes no deletion. event reads the event; a gift wrap of
+// somebody else that cannot be read stays.
+func Deletes(by, of host.PubKey, kind host.Kind, event func() (*host.Event, error)) (bool, error) {
+	if by == of {
+		return kind != host.KindDeletion, nil
+	}
+	if kind != host.KindGiftWrap {
+		return false, nil
+	}
+	e, err := event()
+	return err == nil && e != nil && slices.Contains(e.Recipients(), by), err
+}
+
+// wrapDeleted reports whether a recipient has deleted the id of a gift wrap.
+func wrapDeleted(rows Rows, e *host.Event) (bool, error) {
+	if e.Kind != host.KindGiftWrap {
+		return false, nil
+	}
+	return rows.DeletedBy(e.ID, e.Recipients())
 }
 
 // remove carries out a deletion event and returns the stored events that it removed.
@@ -51,7 +71,7 @@ func remove(rows Rows, deletion *host.Event) (removed []*host.Event, err error) 
 	return removed, nil
 }
 
-// removeByID removes the author's events. It keeps in mind that the author deleted these
+// removeByID removes the events that the author may delete. It keeps in mind that the author deleted these
 // ids, also of events that are not here yet, but not of those that are here and stay.
 func removeByID(rows Rows, ids []host.ID, author host.PubKey) ([]*host.Event, error) {
 	stored, err := rows.StoredByID(ids)
@@ -61,7 +81,11 @@ func removeByID(rows Rows, ids []host.ID, author host.PubKey) ([]*host.Event, er
 	stays := map[host.ID]bool{}
 	var gone []Stored
 	for _, e := range stored {
-		if Deletes(author, e.PubKey, e.Kind) {
+		deletes, err := Deletes(author, e.PubKey, e.Kind, func() (*host.Event, error) { return rows.StoredEvent(e.Seq) })
+		if err != nil {
+			return nil, err
+		}
+		if deletes {
 			gone = append(gone, e)
 		} else {
 			stays[e.ID] = true

@@ -49,9 +49,9 @@ type RefusedID struct {
 // takes about 100 bytes with its index.
 const MaxRefused = 500_000
 
-// HiddenRefusal returns why an event is neither stored nor held because of what is hidden, and no
+// hiddenRefusal returns why an event is neither stored nor held because of what is hidden, and no
 // reason if it may be.
-func HiddenRefusal(rows HiddenRows, k *Known, e *host.Event) (code host.Code, reason string, err error) {
+func hiddenRefusal(rows HiddenRows, k *Known, e *host.Event) (code host.Code, reason string, err error) {
 	if !k.MayBeHidden {
 		return 0, "", nil
 	}
@@ -101,7 +101,11 @@ func removeHidden(rows HiddenRows, deletion *host.Event) error {
 			return err
 		}
 		for _, h := range found {
-			if Deletes(deletion.PubKey, h.PubKey, h.Kind) {
+			deletes, err := Deletes(deletion.PubKey, h.PubKey, h.Kind, func() (*host.Event, error) { return wire.ParseEvent(h.JSON) })
+			if err != nil {
+				return err
+			}
+			if deletes {
 				gone = append(gone, h)
 			}
 		}

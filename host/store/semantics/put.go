@@ -9,6 +9,7 @@ import (
 // Rows are the stored events in the open transaction of an engine.
 type Rows interface {
 	HiddenRows
+	VanishRows
 
 	// Known returns what the database has that decides about an event. The result holds
 	// until the next call. Unless all is set, it may leave Stored and Deleted open.
@@ -22,6 +23,12 @@ type Rows interface {
 	// RemoveVersion removes what Known found at an event's address, and returns it. It
 	// returns nil for an event that cannot be read any more.
 	RemoveVersion(v *Version) (*host.Event, error)
+
+	// StoredEvent returns the stored event of a number, nil if it cannot be read any more.
+	StoredEvent(seq int64) (*host.Event, error)
+
+	// DeletedBy reports whether one of these keys has deleted the id.
+	DeletedBy(id host.ID, keys []host.PubKey) (bool, error)
 
 	// StoredByID and StoredAt return the stored events among those ids and addresses.
 	StoredByID(ids []host.ID) ([]Stored, error)
@@ -47,6 +54,10 @@ type Known struct {
 
 	AddressDeleted bool  // its author has deleted its address
 	Until          int64 // up to this time
+
+	// Vanished is whether its author has asked to vanish, up to the time VanishedUntil.
+	Vanished      bool
+	VanishedUntil int64
 
 	// MayBeHidden is false if neither the event nor anything at its address is hidden.
 	MayBeHidden bool
@@ -84,7 +95,7 @@ func Put(rows Rows, e *host.Event, now int64) (out host.Outcome, k *Known, err e
 	if k, err = rows.Known(e, false); err != nil {
 		return out, nil, err
 	}
-	if out.Code, out.Reason, err = HiddenRefusal(rows, k, e); err != nil || out.Reason != "" {
+	if out.Code, out.Reason, err = EarlyRefusal(rows, k, e); err != nil || out.Reason != "" {
 		return out, k, err
 	}
 	if out.Code, out.Reason = k.Refusal(e); out.Reason != "" {
@@ -120,6 +131,18 @@ func Put(rows Rows, e *host.Event, now int64) (out host.Outcome, k *Known, err e
 		}
 	}
 	return out, k, err
+}
+
+// EarlyRefusal returns why an event is neither stored nor held because of what somebody else than its
+// author decided, or because its author has vanished. It returns no reason if the event may be.
+func EarlyRefusal(rows Rows, k *Known, e *host.Event) (code host.Code, reason string, err error) {
+	if code, reason, err = vanishRefusal(rows, k, e); err != nil || reason != "" {
+		return code, reason, err
+	}
+	if deleted, err := wrapDeleted(rows, e); err != nil || deleted {
+		return host.Rejected, ReasonUnwanted, err
+	}
+	return hiddenRefusal(rows, k, e)
 }
 
 // Refusal returns why an event is neither stored nor held, and no reason if it may be.

@@ -4,6 +4,7 @@
 //	semantics.go  reasons, errors, totals and bounds
 //	put.go        what is stored and what is refused: duplicates, expiry, versions, tombstones
 //	deletion.go   what a deletion event (NIP-09) removes and forbids
+//	vanish.go     requests to vanish (NIP-62), and what they forbid
 //	hidden.go     events that the operator has taken out of sight
 //	tags.go       the values under which an event is found
 //	usage.go      how much authors, repositories and kinds take
@@ -19,6 +20,12 @@ const (
 	ReasonNewer   = "replaced: have newer event"
 	ReasonDeleted = "blocked: deleted by its author"
 	ReasonExpired = "invalid: event has expired"
+
+	ReasonVanished = "blocked: its author has asked to vanish (NIP-62)"
+	ReasonUnwanted = "blocked: deleted by its recipient"
+
+	ReasonRecipientVanished = "blocked: its recipient has asked to vanish (NIP-62)"
+
 	ReasonGone    = "blocked: this announcement waited for its git data in vain: its author may send it again"
 	ReasonFull    = "rate-limited: too many events wait for their git data here: try again later"
 	ReasonNetwork = "rate-limited: too many events from your network wait for their git data here: try again later"
@@ -63,6 +70,8 @@ type Total struct {
 
 	Held      int64 // events in purgatory
 	HeldBytes int64 // of their JSON
+
+	Vanished int64 // authors who asked to vanish
 
 	Hidden      int64 // events that the operator has taken out of sight
 	HiddenBytes int64 // of their JSON

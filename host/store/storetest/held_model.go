@@ -92,14 +92,14 @@ func sameAddress(a, b *host.Event) bool {
 
 // deletes reports whether a deletion (kind 5) deletes e, stored or held: by an e tag with
 // its id, or by an a tag with its address if e is not younger than the deletion. Of the
-// same second is not younger. Only the author's deletion counts, and a deletion is not
-// deleted (NIP-09).
+// same second is not younger. Only the author's deletion counts, and of a gift wrap that of its
+// recipient (NIP-59). A deletion is not deleted (NIP-09).
 func deletes(deletion, e *host.Event) bool {
-	if deletion.Kind != host.KindDeletion || e.Kind == host.KindDeletion || deletion.PubKey != e.PubKey {
+	if deletion.Kind != host.KindDeletion || !mayDelete(deletion.PubKey, e) {
 		return false
 	}
 	id, address := e.ID.String(), ""
-	if a, ok := e.Address(); ok && e.CreatedAt <= deletion.CreatedAt {
+	if a, ok := e.Address(); ok && deletion.PubKey == e.PubKey && e.CreatedAt <= deletion.CreatedAt {
 		address = a.String()
 	}
 	for _, tag := range deletion.Tags {
@@ -161,6 +161,9 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 	}
 	if m.events[e.ID] != nil {
 		return host.Duplicate, semantics.ReasonHave, fates
+	}
+	if m.unwanted(e) {
+		return host.Rejected, semantics.ReasonUnwanted, fates
 	}
 	if a, ok := e.Address(); ok {
 		if old := m.at(a); old != nil && old.Before(e) {

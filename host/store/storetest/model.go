@@ -39,6 +39,9 @@ func (m *model) put(e *host.Event, now int64) (out host.Outcome) {
 	if m.events[e.ID] != nil {
 		return host.Outcome{Code: host.Duplicate, Reason: semantics.ReasonHave}
 	}
+	if m.unwanted(e) {
+		return host.Outcome{Code: host.Rejected, Reason: semantics.ReasonUnwanted}
+	}
 	a, addressed := e.Address()
 	if addressed {
 		if old := m.at(a); old != nil && old.Before(e) {
@@ -71,7 +74,7 @@ func (m *model) put(e *host.Event, now int64) (out host.Outcome) {
 		var id host.ID
 		if tag[0] == "e" && host.ParseHex(id[:], tag[1]) {
 			old := m.events[id]
-			if old != nil && (old.PubKey != e.PubKey || old.Kind == host.KindDeletion) {
+			if old != nil && !mayDelete(e.PubKey, old) {
 				continue // it stays, and nobody deleted it
 			}
 			if m.deleted[id] == nil {
@@ -88,6 +91,23 @@ func (m *model) put(e *host.Event, now int64) (out host.Outcome) {
 		}
 	}
 	return out
+}
+
+// mayDelete reports whether a deletion of a key that names the id of an event removes it.
+func mayDelete(key host.PubKey, e *host.Event) bool {
+	to := host.Tag{"p", key.String()}
+	return e.PubKey == key && e.Kind != host.KindDeletion ||
+		e.Kind == host.KindGiftWrap && slices.ContainsFunc(e.Tags, func(tag host.Tag) bool { return len(tag) > 1 && slices.Equal(tag[:2], to) })
+}
+
+// unwanted reports whether a recipient has deleted a gift wrap.
+func (m *model) unwanted(e *host.Event) bool {
+	for by := range m.deleted[e.ID] {
+		if by != e.PubKey && mayDelete(by, e) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *model) sweep(now int64) (removed []*host.Event) {
@@ -139,7 +159,7 @@ func (w *world) event(now int64) *host.Event {
 		return pick(w, w.past...) // again
 	}
 	w.n++
-	kind := pick[host.Kind](w, 0, 1, 1, 1, 3, 5, 7, 1111, 1621, 10002, 30000, 30617, 40000, 65535)
+	kind := pick[host.Kind](w, 0, 1, 1, 1, 3, 5, 5, 7, 1059, 1059, 1111, 1621, 10002, 30000, 30617, 40000, 65535)
 	e := Event(w.n, byte(w.IntN(4)), kind, int64(w.IntN(12)))
 	if w.IntN(4) == 0 { // an id that starts like another
 		copy(e.ID[:], []byte{1, 2, 3, 4, 5, 6, 7, 8})

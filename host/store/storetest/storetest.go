@@ -73,6 +73,8 @@ type Store interface {
 
 	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
 	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
+	HiddenOf(ctx context.Context, author *host.PubKey, kind host.Kind, number int64, limit int) ([]semantics.Hidden, error)
+	VanishedAfter(ctx context.Context, number int64, limit int) ([]host.VanishRequest, error)
 	NotTakenDown(ctx context.Context, ids []host.ID) ([]host.ID, error)
 	Refused(ctx context.Context, yield func(semantics.RefusedID)) error
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
@@ -93,6 +95,7 @@ type Tx interface {
 	SetAudience(id host.ID, a *host.Audience) (*host.AudienceChange, error)
 	SweepHeld(now int64, limit int) (changes []host.HeldChange, err error)
 	TakeDown(t host.Takedown, now int64) (host.TakedownOutcome, error)
+	Vanish(v *host.VanishRequest) (host.Outcome, error)
 	AddModeration(list []moderation.Row, now int64) (added []moderation.Row, err error)
 	Commit() error
 	Rollback() error
@@ -138,6 +141,8 @@ func Run(t *testing.T, x Engine) {
 		{"Moderation", testModeration},
 		{"TakeDown", testTakeDown},
 		{"HiddenModel", testHiddenModel},
+		{"GiftWraps", testGiftWraps},
+		{"Vanish", testVanish},
 		{"Usage", testUsage},
 		{"GitUsage", testGitUsage},
 	} {

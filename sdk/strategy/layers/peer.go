@@ -330,7 +330,7 @@ func (p *Peer) unfinished() *job {
 		}
 	}
 	for _, b := range p.batches {
-		if !b.fetch.Track && b.fetch.Purpose != strategy.PurposeLive {
+		if !b.fetch.Track && (b.fetch.Purpose != strategy.PurposeLive || !b.stored) {
 			add(b.content, b.fetch.Since, b.fetch.Apart)
 		}
 	}
@@ -361,6 +361,7 @@ func (p *Peer) Open(c Content, how Opening) {
 		return
 	}
 	rest := p.divide(&c, how.Live)
+	p.pollNoMore(c, how)
 	p.opens(&opening{content: c, Opening: how, which: allParts})
 	if !rest.Empty() {
 		p.withoutSub(&opening{content: Of(rest), Opening: how, which: allParts})

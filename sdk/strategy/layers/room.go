@@ -168,19 +168,13 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 	if least == nil {
 		return false
 	}
-	var items Items
-	for _, sub := range p.subs {
-		if sub.group == least.group && !sub.old {
-			items.AddItems(sub.content.Items)
-			sub.old, sub.replaced = true, true
-		}
-	}
-	p.takeLost(items)
+	items := p.closeChunk(least.group, Items{})
 	if first || o.which != allParts {
 		p.polls(Of(Items{Roots: items.Roots}))
 	} else {
 		if !others.Empty() {
-			p.opens(&opening{content: Of(Items{Roots: others}), Opening: o.Opening, which: o.which})
+			// They are next, so that a fetch that follows them does not come before they open.
+			p.openings = slices.Insert(p.openings, 1, &opening{content: Of(Items{Roots: others}), Opening: o.Opening, turn: o.turn, which: o.which})
 		}
 		all.Roots = best
 		p.fetchApart(o)
@@ -190,6 +184,7 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 		all.Roots = stay.Clone()
 		p.polls(Of(Items{Roots: leave}))
 		p.fetchGap(Items{Roots: items.Roots}.common(Items{Roots: stay}))
+		p.pollNoMore(Of(Items{Roots: stay}), Opening{Live: true})
 	}
 	if !items.Repos.Empty() {
 		repos := Items{Repos: items.Repos}
@@ -199,23 +194,50 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 	return true
 }
 
-// takeLost keeps items of a subscription that the relay closed from being reopened, because another
-// one or a poll replaces it, and fetches their missed events. A relay may close one of several
-// letters.
-func (p *Peer) takeLost(items Items) {
+// closeChunk closes the subscriptions to the letters of one chunk, now that another one, or a poll,
+// takes their place. It returns these items and what they asked for.
+func (p *Peer) closeChunk(group uint32, items Items) Items {
+	for _, sub := range p.subs {
+		if sub.group == group && !sub.old {
+			items.AddItems(sub.content.Items)
+			sub.old, sub.replaced = true, true
+			p.fetchRest(sub)
+		}
+	}
 	for _, o := range p.lost {
-		again := o.content.Items.common(items).Clone()
-		if again.Empty() {
-			continue
-		}
-		o.content.Items.RemoveItems(again)
-		missed := Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track}
-		if o.Live {
-			missed = Fetching{Method: p.driver.set.Method, Since: p.driver.since(o.at), Purpose: strategy.PurposeReconnect}
-		}
-		p.fetches(&job{content: Of(again), which: o.which, Fetching: missed})
+		p.takeOut(o, items)
 	}
 	p.lost = deleteFunc(p.lost, func(o *opening) bool { return o.content.empty() })
+	for _, o := range p.openings[min(1, len(p.openings)):] { // the first one needs the room
+		if o.which != allParts {
+			p.takeOut(o, items)
+		}
+	}
+	return items
+}
+
+// fetchRest fetches what is stored for a subscription that ends before all of it has come.
+func (p *Peer) fetchRest(s *sub) {
+	if b := s.batch; b != nil {
+		s.batch = nil
+		p.batches = deleteFunc(p.batches, func(o *batch) bool { return o == b })
+		p.fetches(&job{content: b.content.clone(), which: s.which, Fetching: b.fetch})
+	}
+}
+
+// takeOut has no subscription to items opened that waits for its time, and fetches what was missed.
+// A relay may close one of several letters.
+func (p *Peer) takeOut(o *opening, items Items) {
+	again := o.content.Items.common(items).Clone()
+	if again.Empty() {
+		return
+	}
+	o.content.Items.RemoveItems(again)
+	missed := Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track}
+	if o.Live {
+		missed = Fetching{Method: p.driver.set.Method, Since: p.driver.since(o.at), Purpose: strategy.PurposeReconnect}
+	}
+	p.fetches(&job{content: Of(again), which: o.which, Fetching: missed})
 }
 
 // fetchGap fetches the events that come between the end of a subscription and the start of the
@@ -238,6 +260,23 @@ func (p *Peer) polls(c Content) {
 	}
 	p.unheard.Announcements = p.unheard.Announcements || c.Announcements
 	p.unheard.Items.AddItems(c.Items)
+}
+
+// pollNoMore has content that was polled get a subscription instead. It fetches the events since the
+// last poll, unless the subscription brings them.
+func (p *Peer) pollNoMore(c Content, how Opening) {
+	c = Content{Announcements: c.Announcements && p.unheard.Announcements, Items: p.unheard.Items.common(c.Items).Clone()}
+	if c.empty() {
+		return
+	}
+	p.unheard.Announcements = p.unheard.Announcements && !c.Announcements
+	p.unheard.Items.RemoveItems(c.Items)
+	if since := p.driver.since(p.polled); how.Live || how.Since > since {
+		p.fetches(&job{
+			content: c, which: allParts,
+			Fetching: Fetching{Method: p.driver.set.Method, Since: since, Purpose: strategy.PurposeLive},
+		})
+	}
 }
 
 // pollEvery returns the time between two fetches of items without a subscription. A comparison

@@ -2,6 +2,7 @@ package layers_test
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -16,7 +17,8 @@ import (
 
 // TestRoom: The strategy keeps to the limits of a relay with little room, whatever becomes
 // wanted or active. No two subscriptions ask for the same value. The strategy reports all
-// that has no subscription. Half of the relays also close subscriptions.
+// that has no subscription, and fetches what came before a subscription opened. Half of the relays
+// also close subscriptions.
 func TestRoom(t *testing.T) {
 	for seed := range uint64(12) {
 		for n := range 4 {
@@ -33,25 +35,36 @@ func TestRoom(t *testing.T) {
 				caps.MaxFilters = uint32(1 + r.IntN(6))
 			}
 			t.Run(fmt.Sprint(seed, " ", apart, " ", closes), func(t *testing.T) {
-				w := &roomWorld{t: t, caps: caps, closes: closes, open: map[string][]abi.Filter{}, roots: map[string]bool{}, repos: map[string]bool{}}
-				w.h = strategytest.New(t, manifest, &subscriber{apart: apart, flow: flow{set: layers.Settings{
-					Kinds: []uint32{30617, 1621}, Values: 4, Connections: 5, Margin: 900, Window: strategy.Second, Eager: true,
+				w := &roomWorld{
+					t: t, caps: caps, closes: closes, open: map[string][]abi.Filter{}, times: map[string]int{}, roots: map[string]bool{}, repos: map[string]bool{}, unheard: map[string]int64{},
+				}
+				w.s = &subscriber{apart: apart, flow: flow{set: layers.Settings{
+					Kinds: []uint32{30617, 1621}, Values: 4, Connections: 5, Margin: margin, Window: strategy.Second, Eager: true,
 					Check: strategy.Minute, Method: strategy.MethodAuto,
-				}}}, nil)
+				}}}
+				w.h = strategytest.New(t, manifest, w.s, nil)
 				w.run(r)
 			})
 		}
 	}
 }
 
+// margin is how far before the end of a subscription events are fetched again, in seconds.
+const margin = 900
+
 type roomWorld struct {
 	t        *testing.T
+	s        *subscriber
 	h        *strategytest.Harness
 	caps     abi.Capabilities
 	closes   bool                    // the relay closes subscriptions
 	open     map[string][]abi.Filter // by id
+	times    map[string]int          // by tag and value: the subscriptions that ask for it
 	roots    map[string]bool         // by id, hex
 	repos    map[string]bool
+	unheard  map[string]int64 // by tag and value: since when new events were not brought, in unix milliseconds
+	slow     *rand.Rand       // not nil: the relay answers some subscriptions late
+	late     []abi.StepAction // these subscriptions
 	reported [2]int
 	next     uint64
 }
@@ -70,18 +83,32 @@ func (w *roomWorld) run(r *rand.Rand) {
 		id := w.id()
 		at := w.h.Now/1000 - r.Int64N(1_000_000)
 		repo.Roots, repo.Active = append(repo.Roots, id), append(repo.Active, uint32(at))
-		w.roots[strategy.Hex(id[:])] = true
+		w.want(w.roots, strategy.Hex(id[:]), "e E q")
 	}
-	w.repos[repo.Address] = true
+	w.want(w.repos, repo.Address, "a A q")
 	init.Repositories = append(init.Repositories, repo)
+	if r.IntN(2) == 0 {
+		w.slow = r
+	}
 	w.do(w.h.Step(init))
+	w.answerLate()
 	w.check("the beginning")
 	for step := range 80 {
 		what := ""
-		switch n := r.IntN(8); n {
+		switch n := r.IntN(9); n {
+		case 8:
+			what = "all is opened again"
+			for p := range w.s.Peers {
+				again := layers.Opening{Live: w.s.apart, Purpose: strategy.PurposeLive}
+				if !w.s.apart {
+					again.Since = w.h.Now/1000 - margin
+				}
+				p.Reopen(again, layers.Opening{Track: true})
+			}
+			w.do(w.h.Step(&abi.RootActivity{}))
 		case 0:
 			address := fmt.Sprintf("30617:ab:%d", step)
-			w.repos[address] = true
+			w.want(w.repos, address, "a A q")
 			what = "a repository"
 			w.do(w.h.Step(&abi.LocalEvent{Kind: 30617, Repositories: []string{address}, Relays: []string{"wss://a"}, Level: abi.SyncLevelFull}))
 		case 1:
@@ -95,13 +122,13 @@ func (w *roomWorld) run(r *rand.Rand) {
 			what = "root events"
 			for range 1 + r.IntN(1+n*n) {
 				id := w.id()
-				w.roots[strategy.Hex(id[:])] = true
+				w.want(w.roots, strategy.Hex(id[:]), "e E q")
 				w.do(w.h.Step(&abi.LocalEvent{ID: id, Kind: 1621, CreatedAt: w.h.Now / 1000, Repositories: []string{"30617:ab:first"}}))
 			}
 		}
 		if ids := slices.Sorted(maps.Keys(w.open)); w.closes && len(ids) > 0 && r.IntN(2) == 0 {
 			id := ids[r.IntN(len(ids))]
-			delete(w.open, id)
+			w.close(id)
 			what += ", " + id + " is closed"
 			w.do(w.h.Step(&abi.Closed{Relay: "wss://a", ID: id, Class: strategy.ClassLimit}))
 			if r.IntN(2) == 0 {
@@ -109,6 +136,7 @@ func (w *roomWorld) run(r *rand.Rand) {
 			}
 		}
 		w.do(w.h.Pass(2 * strategy.Second))
+		w.answerLate()
 		w.check(fmt.Sprintf("step %d, %s", step, what))
 	}
 }
@@ -124,12 +152,18 @@ func (w *roomWorld) do(queue []abi.StepAction) {
 		case abi.DoConnect:
 			in = &abi.RelayConnected{Relay: a.Relay, Capabilities: w.caps}
 		case abi.DoSubscribe:
-			w.open[a.ID] = a.Filters
+			w.subscribe(a.ID, a.Filters)
 			w.limits()
+			if w.slow != nil && w.slow.IntN(4) == 0 {
+				w.late = append(w.late, a)
+				break
+			}
+			w.brings(a.Filters, !a.Live)
 			in = &abi.Eose{Relay: a.Relay, ID: a.ID}
 		case abi.DoUnsubscribe:
-			delete(w.open, a.ID)
+			w.close(a.ID)
 		case abi.DoHistoric:
+			w.brings(a.Filters, true)
 			in = &abi.HistoricDone{Relay: a.Relay, ID: a.ID, Method: abi.MethodNegentropy, Complete: true}
 		case abi.DoUncovered:
 			w.reported = [2]int{int(a.Repositories), int(a.Roots)}
@@ -140,6 +174,80 @@ func (w *roomWorld) do(queue []abi.StepAction) {
 		if len(queue) == 0 {
 			queue = w.h.Pass(0)
 		}
+	}
+}
+
+// subscribe opens a subscription.
+func (w *roomWorld) subscribe(id string, filters []abi.Filter) {
+	w.open[id] = filters
+	for v := range values(filters) {
+		w.times[v]++
+	}
+}
+
+// close ends a subscription. From then on nothing new comes for what no other one asks for.
+func (w *roomWorld) close(id string) {
+	for v := range values(w.open[id]) {
+		if w.times[v]--; w.times[v] == 0 {
+			delete(w.times, v)
+			if _, ok := w.unheard[v]; !ok {
+				w.unheard[v] = w.h.Now
+			}
+		}
+	}
+	delete(w.open, id)
+}
+
+// brings notes that a relay sends what is stored for filters.
+func (w *roomWorld) brings(filters []abi.Filter, stored bool) {
+	for i := range filters {
+		for v := range values(filters[i : i+1]) {
+			since, ok := w.unheard[v]
+			switch {
+			case !ok || !stored || filters[i].Since != nil && *filters[i].Since > max(since/1000, 1):
+			case w.times[v] > 0:
+				delete(w.unheard, v)
+			default:
+				w.unheard[v] = w.h.Now
+			}
+		}
+	}
+}
+
+// values calls yield with the tags and values of filters.
+func values(filters []abi.Filter) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, f := range filters {
+			for _, tag := range f.Tags {
+				for _, v := range tag.Values {
+					if !yield(tag.Name + " " + v) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// answerLate sends what is stored for the subscriptions that wait for it, if they are open.
+func (w *roomWorld) answerLate() {
+	for list := w.late; len(list) > 0; list = w.late {
+		w.late = nil
+		for _, a := range list {
+			if w.open[a.ID] != nil {
+				w.brings(a.Filters, !a.Live)
+				w.do(w.h.Step(&abi.Eose{Relay: a.Relay, ID: a.ID}))
+			}
+		}
+		w.do(w.h.Pass(2 * strategy.Second))
+	}
+}
+
+// want notes what becomes wanted: nothing of it is here.
+func (w *roomWorld) want(set map[string]bool, v, tags string) {
+	set[v] = true
+	for _, name := range strings.Fields(tags) {
+		w.unheard[name+" "+v] = 0
 	}
 }
 
@@ -163,27 +271,26 @@ func (w *roomWorld) limits() {
 	}
 }
 
+// wants reports whether events with a tag are wanted.
+func (w *roomWorld) wants(tag string) bool {
+	_, v, _ := strings.Cut(tag, " ")
+	return w.roots[v] || w.repos[v]
+}
+
 // check compares what is open with what is wanted.
 func (w *roomWorld) check(when string) {
 	w.t.Helper()
-	times := map[string]int{}
-	for _, filters := range w.open {
-		for _, f := range filters {
-			for _, tag := range f.Tags {
-				for _, v := range tag.Values {
-					times[tag.Name+" "+v]++
-				}
-			}
-		}
-	}
-	for v, n := range times {
+	for v, n := range w.times {
 		if n > 1 {
 			w.t.Fatalf("%s: %d subscriptions ask for %s", when, n, v)
+		}
+		if since, ok := w.unheard[v]; ok && w.wants(v) {
+			w.t.Fatalf("%s: events about %s that came after %d are not fetched, it is %d", when, v, since, w.h.Now)
 		}
 	}
 	has := func(v string, tags string) bool {
 		for _, name := range strings.Fields(tags) {
-			if times[name+" "+v] == 0 {
+			if w.times[name+" "+v] == 0 {
 				return false
 			}
 		}

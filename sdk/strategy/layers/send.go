@@ -105,10 +105,14 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	return true
 }
 
-// withoutSub handles content for which the relay has no free subscription. It fetches stored
-// events, and polls for new ones.
+// withoutSub does what can be done if there is no room for a subscription: it fetches stored
+// events now, and new ones from time to time. Subscriptions to other letters of the same chunk
+// end, since they bring only a part of it.
 func (p *Peer) withoutSub(o *opening) {
 	p.fetchApart(o)
+	if o.which != allParts {
+		o.content.Items = p.closeChunk(o.group, o.content.Items)
+	}
 	p.polls(o.content)
 	o.content = Content{}
 }

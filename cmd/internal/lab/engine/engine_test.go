@@ -269,6 +269,23 @@ func TestGit(t *testing.T) {
 	}
 }
 
+// The git data of a state come late, since their only server is away for longer than purgatory
+// holds the state. It is held again when the server is back.
+func TestLateData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles modules")
+	}
+	s := with(t, builtin(t, "start"), "duration=8h", "quiet=4h", "repositories.count=40", "repositories.zipf=0", "repositories.roots=0",
+		"repositories.git-max=1", "publishers.states-per-day=400", `fault=[{what = "outage", class = "forge", at = "10m", for = "3h"}]`, "invariants.within=2h30m")
+	polite := open(t, manifest.WorldThrottle, "polite")[0]
+	for _, strategy := range open(t, manifest.WorldStrategy, "layered-v5", "mirror") {
+		r := run(t, engine.Config{World: world.Draw(s, 1), Level: result.Wire, Strategy: strategy, Throttle: polite})
+		if complete, _ := r.Measures.Get(result.Completeness); r.End.How != result.Finished || complete < 1 {
+			t.Errorf("%s: %+v, completeness %v", r.Variant(), r.End, complete)
+		}
+	}
+}
+
 // An invariant about git servers that does not hold ends a run.
 func TestGitInvariants(t *testing.T) {
 	if testing.Short() {
