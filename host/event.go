@@ -245,6 +245,7 @@ const (
 	KindDeletion Kind = 5     // NIP-09
 	KindVanish   Kind = 62    // NIP-62
 	KindGiftWrap Kind = 1059  // NIP-59
+	KindReport   Kind = 1984  // NIP-56
 	KindAuth     Kind = 22242 // NIP-42
 
 	KindAnnouncement Kind = grasp.KindAnnouncement

@@ -19,43 +19,33 @@ import (
 // maxPushes is how often one command signs and pushes while others push as well.
 const maxPushes = 9
 
-// A pushRun is one talon event push. A state names all refs, so of two that were made from the
-// same state the newer one takes the other's refs away. Therefore the run follows the states of
-// the repository from before its plan until after its push. It signs again, with the refs of the
-// others, until the state in effect has all that it should.
+// A pushRun is one talon event push. It signs and pushes again while others push.
 type pushRun struct {
 	*pushing
-	cmd    *cobra.Command
+	watched
 	who    *signing
-	how    *sending
 	args   []string // of git
-	key    signer
 	author host.PubKey
 
-	intent    *pushIntent
-	addresses []string // of relays
-	served    *served
-	states    *stateFollower
-	planned   *grasp.State      // in effect when the plan was made
-	signed    *host.Event       // by the plan; nil if it changes nothing
-	mine      map[grasp.ID]bool // states that this run signed
-	revived   map[string]bool   // refs that others removed, and that a state of this run has
-	refused   int64             // time of a state for which a relay has a newer one
+	intent  *pushIntent
+	planned *grasp.State    // in effect when the plan was made
+	signed  *host.Event     // by the plan; nil if it changes nothing
+	revived map[string]bool // refs that others removed, and that a state of this run has
+	refused int64           // time of a state for which a relay has a newer one
 }
 
 func (p *pushing) run(cmd *cobra.Command, who *signing, how *sending, args []string) (err error) {
-	r := &pushRun{pushing: p, cmd: cmd, who: who, how: how, args: args, mine: map[grasp.ID]bool{}, revived: map[string]bool{}}
+	r := &pushRun{
+		pushing: p, watched: watched{cmd: cmd, how: how, mine: map[grasp.ID]bool{}},
+		who: who, args: args, revived: map[string]bool{},
+	}
 	if r.key, r.author, err = who.identity(); err != nil {
 		return err
 	}
 	defer r.key.close()
 	p.helper = newRemoteHelper(cmd.Context(), p.dir, args, slices.Contains(p.git, "--prune"))
 	defer p.helper.close()
-	defer func() {
-		if r.states != nil {
-			r.states.close()
-		}
-	}()
+	defer r.watched.close()
 	for n := 1; ; n++ {
 		lacks, err := r.once()
 		if err != nil {
@@ -150,47 +140,15 @@ func (r *pushRun) once() (lacks []string, err error) {
 	return r.verify(err)
 }
 
-// read finds out who maintains the repository, and what its states are. The first time it begins
-// to follow them.
+// read finds out what the repository is. Later it asks for the states again.
 func (r *pushRun) read() error {
-	if r.states != nil {
-		return r.readStates()
+	if r.states == nil {
+		r.repo, r.addresses = r.intent.repo, append(slices.Clone(r.intent.relays), r.relays...)
+		if err := r.how.check(r.addresses); err != nil {
+			return err
+		}
 	}
-	r.addresses = append(slices.Clone(r.intent.relays), r.relays...)
-	if err := r.how.check(r.addresses); err != nil {
-		return err
-	}
-	a := newAsker(r.cmd, r.how, r.addresses, r.key)
-	defer a.close()
-	var err error
-	if r.served, err = a.maintainers(r.cmd.Context(), r.intent.repo); err != nil {
-		return err
-	}
-	r.states, err = followStates(r.cmd, r.how, r.addresses, r.key, r.intent.repo.Identifier, r.served.maintainers)
-	if err != nil {
-		return err
-	}
-	states, _ := r.states.list()
-	r.served.setState(states)
-	return nil
-}
-
-// readStates asks for the states again.
-func (r *pushRun) readStates() error {
-	a := newAsker(r.cmd, r.how, r.addresses, r.key)
-	defer a.close()
-	states, err := a.states(r.cmd.Context(), r.intent.repo.Identifier, r.served.maintainers)
-	if err != nil {
-		return err
-	}
-	r.served.setState(states)
-	if !r.states.isLive() {
-		r.states.note(states...)
-	}
-	if now := r.served.state; now != nil {
-		r.states.wait(r.cmd.Context(), now.ID, r.how.timeout)
-	}
-	return nil
+	return r.watched.read()
 }
 
 // overtaken reports whether another state took effect after the plan was made.
@@ -239,8 +197,7 @@ func (r *pushRun) checkUnsigned() error {
 // notes them.
 func (r *pushRun) plan() (*statePlan, error) {
 	want := newPlan(r.served.state)
-	states, _ := r.states.list()
-	lost := lostTo(states, r.served.maintainers, func(id grasp.ID) bool { return r.mine[id] }, func(ref string) bool {
+	lost := r.lost(func(ref string) bool {
 		_, own := r.intent.refs[ref]
 		return own || ref == headKey && r.head != ""
 	})

@@ -71,8 +71,9 @@ func (p *pusher) clone(url, name string) *pusher {
 	return &pusher{T: p.T, key: p.key, dir: dir}
 }
 
-// lateServer passes connections on to a server. It delays the first bytes of a client.
-func lateServer(t *testing.T, address string, delay time.Duration) string {
+// lateServer passes connections on to a server. Before each one it calls late with the number of
+// connections that came before.
+func lateServer(t *testing.T, address string, late func(before int)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -80,14 +81,14 @@ func lateServer(t *testing.T, address string, delay time.Duration) string {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
-		for {
+		for n := 0; ; n++ {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
 			go func() {
 				defer c.Close()
-				time.Sleep(delay)
+				late(n)
 				to, err := net.Dial("tcp", address)
 				if err != nil {
 					return
@@ -152,27 +153,32 @@ func pushesMeet(t *testing.T, s *process) {
 	}
 }
 
-// All that one client sends is two seconds late. In that time another one pushes four
-// branches.
+// All that one client sends is late. Before each of its first connections arrives, another client
+// pushes a branch, so that it meets each step of the slow push.
 func pushOfSlowClient(t *testing.T, s *process) {
 	alice, path := hosted(t, s, "slow")
-	late := lateServer(t, strings.TrimPrefix(s.url, "ws://"), 2*time.Second)
 	slow, fast := alice.clone(s.web()+path, "slow"), alice.clone(s.web()+path, "fast")
-	var out string
-	var failed error
-	var running sync.WaitGroup
-	running.Go(func() { out, failed = slow.push(late+path, "HEAD:refs/heads/slow") })
 	want := []string{"refs/heads/main", "refs/heads/slow"}
-	for i := range 4 {
-		mustGit(t, fast.dir, "commit", "-q", "--allow-empty", "-m", fmt.Sprint(i))
-		ref := fmt.Sprint("refs/heads/fast", i)
+	const pushes = 6
+	var mu sync.Mutex // guards the clone of the fast client, and want
+	late := lateServer(t, strings.TrimPrefix(s.url, "ws://"), func(before int) {
+		if before >= pushes {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		ref := fmt.Sprint("refs/heads/fast", before)
+		want = append(want, ref)
 		if text, err := fast.push("origin", "HEAD:"+ref); err != nil {
 			t.Errorf("the fast push: %v\n%s", err, text)
 		}
-		want = append(want, ref)
-		time.Sleep(3 * time.Second) // the next one meets another step of the slow push
+	})
+	out, failed := slow.push(late+path, "HEAD:refs/heads/slow")
+	mu.Lock()
+	defer mu.Unlock()
+	if !strings.Contains(out, "another push changed the repository") || len(want) != pushes+2 {
+		t.Errorf("the slow push met %d others and did not notice:\n%s", len(want)-2, out)
 	}
-	running.Wait()
 	if failed != nil {
 		t.Errorf("the slow push: %v\n%s", failed, out)
 	}
@@ -212,23 +218,23 @@ func pushAfterUntracked(t *testing.T, s *process) {
 // older than that push, so it is made again, with the branch.
 func slowState(t *testing.T, s *process) {
 	alice, path := hosted(t, s, "slow-state")
-	late := lateServer(t, strings.TrimPrefix(s.url, "ws://"), 2*time.Second)
 	slow, fast := alice.clone(s.web()+path, "slow"), alice.clone(s.web()+path, "fast")
 	mustGit(t, slow.dir, "branch", "slow")
 	mustGit(t, slow.dir, "reset", "-q", "--hard", "origin/main")
-	var out string
-	var failed error
-	var running sync.WaitGroup
-	running.Go(func() {
-		out, failed = slow.event("state", "--key", slow.key, "--git", slow.dir, "--timeout", "1m", "--identifier", "slow-state", "ws"+strings.TrimPrefix(late, "http"))
+	late := lateServer(t, strings.TrimPrefix(s.url, "ws://"), func(before int) {
+		if before != 2 { // the first two read, and the third sends what was made of that
+			return
+		}
+		if text, err := fast.push("origin", "HEAD:refs/heads/fast"); err != nil {
+			t.Errorf("the fast push: %v\n%s", err, text)
+		}
 	})
-	time.Sleep(3 * time.Second)
-	if text, err := fast.push("origin", "HEAD:refs/heads/fast"); err != nil {
-		t.Errorf("the fast push: %v\n%s", err, text)
-	}
-	running.Wait()
+	out, failed := slow.event("state", "--key", slow.key, "--git", slow.dir, "--timeout", "1m", "--identifier", "slow-state", "ws"+strings.TrimPrefix(late, "http"))
 	if failed != nil {
 		t.Fatalf("the slow state: %v\n%s", failed, out)
+	}
+	if !strings.Contains(out, "the state is made again") {
+		t.Errorf("the slow state met another push and did not notice:\n%s", out)
 	}
 	mustGit(t, slow.dir, "push", "-q", "origin", "slow")
 	refs := mustGit(t, ".", "ls-remote", "--heads", s.web()+path)

@@ -179,24 +179,6 @@ const (
 	maxAuthors = 100 // of one filter
 )
 
-// readServed asks relays for the announcements of a repository's maintainers and for
-// the newest state that one of them signed. Each relay must answer: a state that is
-// made without what one of them knows would take it away.
-func readServed(cmd *cobra.Command, how *sending, addresses []string, key signer, repo grasp.Repo) (*served, error) {
-	a := newAsker(cmd, how, addresses, key)
-	defer a.close()
-	s, err := a.maintainers(cmd.Context(), repo)
-	if err != nil {
-		return nil, err
-	}
-	states, err := a.states(cmd.Context(), repo.Identifier, s.maintainers)
-	if err != nil {
-		return nil, err
-	}
-	s.setState(states)
-	return s, nil
-}
-
 // setState notes the newest state of the maintainers, and the time of the newest that says
 // nothing of refs.
 func (s *served) setState(states []*grasp.State) {

@@ -60,111 +60,6 @@ annotated tag stands for itself, as git push sends it, not for the commit behind
 	return cmd
 }
 
-func runState(cmd *cobra.Command, who *signing, how *sending, what *stating, addresses []string, show bool) error {
-	if what.identifier == "" {
-		return errors.New("the repository has no identifier: say with --identifier which one it was announced by")
-	}
-	local, err := readRefs(cmd.Context(), what.dir)
-	if err != nil {
-		return fmt.Errorf("read the refs of %s: %w", what.dir, err)
-	}
-	if !show || len(addresses) > 0 {
-		if err := errors.Join(relayArgs(cmd, addresses), how.check(addresses)); err != nil {
-			return err
-		}
-	}
-	key, author, err := who.identity()
-	if err != nil {
-		return err
-	}
-	defer key.close()
-	var refused int64 // time of a state for which a relay has a newer one
-	for n := 1; ; n++ {
-		e, err := what.event(cmd, who, how, addresses, key, author, &local, refused)
-		if err != nil {
-			return err
-		}
-		if err := key.sign(e); err != nil {
-			return err
-		}
-		if show {
-			return printEvent(cmd, e)
-		}
-		_, older, err := sendVersion(cmd, how, e, addresses, key)
-		switch {
-		case err != nil || !older:
-			return err
-		case n == maxStates || cmd.Flags().Changed("created-at"):
-			return errOlder
-		}
-		// The next state must keep the changes of the newer one.
-		refused = e.CreatedAt
-		fmt.Fprintln(cmd.ErrOrStderr(), "a relay has a newer state: the state is made again")
-		if err := pause(cmd.Context(), n); err != nil {
-			return err
-		}
-	}
-}
-
-// maxStates is how often one command signs a state while others sign some as well.
-const maxStates = 5
-
-// event returns the state of the local refs over the one in effect, not signed.
-func (s *stating) event(cmd *cobra.Command, who *signing, how *sending, addresses []string, key signer, author host.PubKey, local *localRefs, refused int64) (*host.Event, error) {
-	now := &served{}
-	if len(addresses) > 0 {
-		var err error
-		if now, err = s.served(cmd, how, addresses, key, author); err != nil {
-			return nil, err
-		}
-	}
-	plan, err := planState(now.state, local.refs, s.prune)
-	if err != nil {
-		return nil, err
-	}
-	if err := plan.setHead(s.head, local.head); err != nil {
-		return nil, err
-	}
-	plan.write(cmd.ErrOrStderr())
-	lost := plan.lost(cmd.Context(), s.dir)
-	if len(lost) > 0 && !s.yes {
-		if err := confirm(cmd, fmt.Sprintf("Removed or moved back: %s. Sign this?", strings.Join(shorten(lost), ", "))); err != nil {
-			return nil, err
-		}
-	}
-	e, err := plan.event(s.identifier)
-	if err != nil {
-		return nil, err
-	}
-	return e, who.setTime(e, max(now.latest, refused))
-}
-
-// served returns what relays serve of the repository that the options name.
-func (s *stating) served(cmd *cobra.Command, how *sending, addresses []string, key signer, author host.PubKey) (_ *served, err error) {
-	repo := grasp.Repo{PubKey: author, Identifier: s.identifier}
-	if s.owner != "" {
-		if repo.PubKey, err = nip19.ParsePubKey(strings.TrimPrefix(s.owner, "nostr:")); err != nil {
-			return nil, fmt.Errorf("the owner %.80q is wrong: %w", s.owner, err)
-		}
-	}
-	now, err := readServed(cmd, how, addresses, key, repo)
-	if err != nil {
-		return nil, err
-	}
-	if s.owner == "" && !now.announced {
-		// A new repository of the author, or somebody else's.
-		owners, err := readOwners(cmd, how, addresses, key, s.identifier, author)
-		if err != nil {
-			return nil, err
-		}
-		if len(owners) > 0 {
-			return nil, fmt.Errorf("the key has announced no repository %q; others have, and list it as a maintainer: say with --owner whose it is (%s)",
-				s.identifier, strings.Join(shorten(owners), ", "))
-		}
-	}
-	return now, now.checkAuthor(author, repo)
-}
-
 // checkAuthor refuses a state that no server would take.
 func (s *served) checkAuthor(author host.PubKey, repo grasp.Repo) error {
 	if !s.announced {
@@ -279,6 +174,32 @@ func newPlan(inEffect *grasp.State) *statePlan {
 	}
 	p.next, p.head = maps.Clone(p.now), p.nowHead
 	return p
+}
+
+// put sets a ref of the new state, or removes it if the object is empty. The object of HEAD is the
+// branch that it names.
+func (p *statePlan) put(ref, object string) {
+	switch {
+	case ref == headKey:
+		p.head = object
+	case object == "":
+		delete(p.next, ref)
+	default:
+		p.next[ref] = object
+	}
+}
+
+// changes returns what the plan changes, for put.
+func (p *statePlan) changes() map[string]string {
+	added, moved, removed := p.difference()
+	list := map[string]string{}
+	for _, ref := range slices.Concat(added, moved, removed) {
+		list[ref] = p.next[ref]
+	}
+	if p.head != p.nowHead {
+		list[headKey] = p.head
+	}
+	return list
 }
 
 func (p *statePlan) check() error {

@@ -85,6 +85,25 @@ func TestManagement(t *testing.T) {
 	if a := c.publish(t, second); !a.ok {
 		t.Errorf("an author whose ban has ended: %+v", a)
 	}
+	report := signAs(t, "moderator", nostr.Event{Kind: 1984, CreatedAt: nostr.Now(), Tags: nostr.Tags{{"e", second.ID, "spam"}, {"p", pubkey("mallory"), "spam"}}})
+	if a := c.publish(t, report); !a.ok {
+		t.Fatalf("a report of a moderator: %+v", a)
+	}
+	waiting := func(who string) string { // an authorization counts once, and two of one second are the same
+		t.Helper()
+		text, err := json.Marshal(call(who, "listeventsneedingmoderation").Result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if got, want := waiting("moderator"), `[{"id":"`+second.ID+`","reason":"spam"}]`; got != want {
+		t.Errorf("the queue is %s, want %s", got, want)
+	}
+	ok(call("moderator", "allowevent", second.ID))
+	if got := waiting("operator"); got != "[]" {
+		t.Errorf("after a decision the queue is %s", got)
+	}
 	if a := call("moderator", "blockip", "127.0.0.1"); !strings.Contains(a.Error, "needs the role operator") {
 		t.Errorf("a moderator blocks addresses: %+v", a)
 	}

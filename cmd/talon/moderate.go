@@ -37,6 +37,7 @@ TARGET is one of these:
   192.0.2.0/24            clients from a network
   '{"kinds":[1]}'         events that a filter matches (NIP-01)
   event:HEX, author:HEX   the same by hex digits
+  object:ID               a git object: pushes and searches may not bring it (only ban)
 
 A ban takes everything that matches out of sight, and refuses later events too. A hide takes what exists out of sight: events up to
 now, and repositories as a whole. Both are reversible. talon delete removes for good.`,
@@ -46,7 +47,7 @@ now, and repositories as a whole. Both are reversible. talon delete removes for 
 		moderateAction(moderation.Unhide, "Show what was hidden", ""),
 		moderateAction(moderation.Allow, "Except a target from the lists of policies", "The module lists reads it."),
 		moderateAction(moderation.Unallow, "End an exception", ""),
-		moderateListCommand(), moderateLogCommand(), moderateExportCommand(), moderateImportCommand())
+		moderateQueueCommand(), moderateListCommand(), moderateLogCommand(), moderateExportCommand(), moderateImportCommand())
 }
 
 // moderateFlags are the options of commands that add rows.
@@ -95,12 +96,12 @@ func (f *moderateFlags) rows(action moderation.Action, targets []string, now tim
 			return nil, err
 		}
 		switch class := row.Target.Class(); {
-		case class == moderation.Object:
-			return nil, fmt.Errorf("%s: this version takes no single git objects down: delete the repositories that have it", row.Target)
 		case f.purge && class == moderation.Network:
 			return nil, fmt.Errorf("%s is nothing that can be removed: ban it without --purge", row.Target)
 		case class == moderation.Network && action == moderation.Hide:
 			return nil, fmt.Errorf("a network cannot be hidden: ban it")
+		case class == moderation.Object && action == moderation.Hide:
+			return nil, fmt.Errorf("a git object cannot be hidden: ban it, and hide the repositories that reach it")
 		}
 		rows = append(rows, row)
 		if f.purge {
@@ -197,8 +198,20 @@ func writeModerated(w io.Writer, result *admin.Moderated) (err error) {
 	if result.DryRun {
 		text = "would be concerned, nothing was changed"
 	}
-	_, err = fmt.Fprintf(w, "%s %s\n", doneText(&result.Done), text)
-	return err
+	if _, err = fmt.Fprintf(w, "%s %s\n", doneText(&result.Done), text); err != nil {
+		return err
+	}
+	for _, path := range result.Reaching {
+		if _, err := fmt.Fprintf(w, "%s reaches the object: hide or delete the repository, or have its owner push without it\n", plain(path)); err != nil {
+			return err
+		}
+	}
+	for _, b := range result.Backups {
+		if _, err := fmt.Fprintf(w, "the backup %s of %s may still have it: a restore obeys the log, but the bytes stay there\n", plain(b.Dir), b.At.Local().Format("2006-01-02 15:04:05")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // targetText shows a target as an operator may give it.

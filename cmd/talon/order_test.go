@@ -227,7 +227,7 @@ func TestTenThousandSubscriptions(t *testing.T) {
 // another. Both wait or are cut off; nobody else does.
 func TestFlood(t *testing.T) {
 	t.Parallel()
-	s := start(t, newData(t))
+	s := start(t, newData(t), "--shutdown", "1s") // nobody reads at the end, so it takes as long
 	b := newBystander(t, s)
 	publisher := connect(t, s)
 	for i := range 100 {

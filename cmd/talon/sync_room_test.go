@@ -218,18 +218,27 @@ func TestSyncManyRoots(t *testing.T) {
 	scales, quick := []scale{{700, 1200}}, true
 	if os.Getenv("TALON_TEST_SCALE") != "" {
 		scales, quick = []scale{{7_500, 20_000}, {20_000, 0}}, false
+	} else {
+		devnetCode(t, "mirror", "layered-v5", "polite")
+		t.Parallel()
 	}
 	for _, strategy := range []string{"mirror", "layered-v5"} {
 		for _, s := range scales {
 			t.Run(fmt.Sprint(strategy, " ", s.issues), func(t *testing.T) {
+				pause := 100 * time.Millisecond
+				if quick {
+					t.Parallel() // the large form measures times
+					pause /= 10
+				}
 				w := startTwo(t, strategy, quick, "--max-subscription-values", strconv.Itoa(s.values))
-				w.manyRoots(s.issues)
+				w.manyRoots(s.issues, pause)
 			})
 		}
 	}
 }
 
-func (w *twoTalons) manyRoots(issues int) {
+// manyRoots publishes live events with a pause between them.
+func (w *twoTalons) manyRoots(issues int, pause time.Duration) {
 	w.Helper()
 	big := w.announce("big", w.first, w.second)
 	if n, took := w.arrives(`{"kinds":[30617]}`, 1, patience); n != 1 {
@@ -249,7 +258,7 @@ func (w *twoTalons) manyRoots(issues int) {
 	if n != 20 {
 		w.Errorf("%d of 20 issues about the second repository came", n)
 	}
-	times := w.live(w.issues(second, issues+20, 40), 100*time.Millisecond)
+	times := w.live(w.issues(second, issues+20, 40), pause)
 	w.Logf("live: median %v, p99 %v, most %v", times[len(times)/2], times[len(times)*99/100], times[len(times)-1])
 	if times[len(times)-1] >= patience {
 		w.Error("a live event did not come")

@@ -23,6 +23,9 @@ func TestVanish(t *testing.T) {
 		w.runVanish()
 	})
 	t.Run("postgres", func(t *testing.T) {
+		if os.Getenv("TALON_TEST_SCALE") == "" {
+			t.Skip("TALON_TEST_SCALE is not set: the suite of the engines has the rules")
+		}
 		var database testkit.Postgres
 		t.Cleanup(database.Stop)
 		url := database.URL(t)

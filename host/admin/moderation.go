@@ -7,14 +7,26 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
+	"talon/host/backup"
 	"talon/host/moderation"
 	"talon/host/moderation/enforce"
+	"talon/host/moderation/reports"
 )
 
 // pathModerate is POST, a Moderate. The answer is lines of JSON, a moderateLine each.
 const pathModerate = "/moderate"
+
+// pathQueue is GET, limit.
+const pathQueue = "/moderate/queue"
+
+const (
+	maxQueue     = 2000
+	defaultQueue = 100
+)
 
 // Moderate asks for new rows of the moderation log.
 type Moderate struct {
@@ -27,11 +39,17 @@ type Moderated struct {
 	Rows   []moderation.Row `json:"rows"` // that were added
 	Done   enforce.Progress `json:"done"` // for a dry run: what would be
 	DryRun bool             `json:"dry_run,omitempty"`
+
+	Reaching []string      `json:"reaching,omitempty"` // repositories that reach the git objects of the rows
+	Backups  []backup.Made `json:"backups,omitempty"`  // that may still have what the rows remove
 }
 
 // Moderator adds rows to the moderation log. Its errors are for the operator.
 type Moderator interface {
 	Moderate(ctx context.Context, ask Moderate, progress func(enforce.Progress)) (Moderated, error)
+
+	// Queue returns what waits for a decision, at most limit.
+	Queue(ctx context.Context, limit int) ([]reports.Item, error)
 }
 
 // moderateLine is progress, or, as the last line, what came of it.
@@ -113,4 +131,22 @@ func (c *Client) Moderate(ctx context.Context, ask Moderate, progress func(enfor
 			progress(*line.Progress)
 		}
 	}
+}
+
+func (h *handler) queue(r *http.Request) (any, error) {
+	limit, err := limitOf(r, defaultQueue, maxQueue)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.Moderator.Queue(r.Context(), limit)
+	if list == nil {
+		list = []reports.Item{}
+	}
+	return list, err
+}
+
+// Queue returns what waits for a decision of an operator, those with the newest reports first.
+func (c *Client) Queue(ctx context.Context, limit int) (list []reports.Item, err error) {
+	err = c.get(ctx, pathQueue, url.Values{"limit": {strconv.Itoa(limit)}}, &list)
+	return list, err
 }

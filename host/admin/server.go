@@ -169,6 +169,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("GET "+pathRecord, h.record)
 	mux.HandleFunc("POST "+pathBackup, h.backup)
 	mux.HandleFunc("POST "+pathModerate, h.moderate)
+	mux.HandleFunc("GET "+pathQueue, answerBy(h.queue))
 	mux.HandleFunc("GET "+pathAddresses, answerBy(h.addresses))
 	mux.HandleFunc("POST "+pathReload, answerBy(h.reload))
 	for _, r := range h.ofRoles() {

@@ -80,6 +80,7 @@ type Config struct {
 	Known          [][32]byte
 	Operators      [][32]byte
 	Moderators     [][32]byte
+	Reporters      [][32]byte
 	Icon           string
 	Data           string
 	Node           string // empty: host name and port
@@ -287,8 +288,9 @@ func (c *Config) options() []*option {
 		opt("software", Serving, "", text(&c.Software, webURL), "`URL` that identifies the software (NIP-11); empty means the page of this relay, which names it"),
 		opt("contact", Serving, "", text(&c.Contact, nil), "`address` of the operator, such as mailto:me@example.com (NIP-11)"),
 		opt("known", Serving, "", pubkeys(&c.Known), "`keys` with commas between them, npub or hex: of people who have a part of all shared limits that strangers cannot use, beside the operator and the people of repositories that were served for seven days"),
-		opt("operators", Serving, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),
-		opt("moderators", Serving, "", pubkeys(&c.Moderators), "`keys` with commas between them, npub or hex: of people who may ban events and authors through the management API (NIP-86)"),
+		opt("operators", Deciding, "", pubkeys(&c.Operators), "`keys` with commas between them, npub or hex: of people who may call every method of the management API (NIP-86)"),
+		opt("moderators", Deciding, "", pubkeys(&c.Moderators), "`keys` with commas between them, npub or hex: of people who may ban events and authors through the management API (NIP-86)"),
+		opt("reporters", Deciding, "", pubkeys(&c.Reporters), "`keys` with commas between them, npub or hex: of people whose reports (NIP-56) are stored, and fill the queue of talon moderate queue, beside operators and moderators"),
 		opt("pubkey", Serving, "", pubkey(&c.PubKey), "the operator's `key`, npub or hex (NIP-11)"),
 		opt("icon", Serving, "", text(&c.Icon, nil), "`URL` of a picture of the relay (NIP-11)"),
 		opt("auth-challenge", Serving, "demand", enum(&c.AuthChallenge, "connect", "demand"), "when clients get the challenge of NIP-42: as soon as they `connect`, or on demand, before the first answer that says auth-required"),

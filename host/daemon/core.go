@@ -111,7 +111,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 			o.Nodes = &pluginNodes{Store: db.Store, node: node}
 			o.Watch = cfg.PluginsNode == node.Name()
 		}
-		if c.Disk, err = openDisk(ctx, cfg, db, node); err != nil {
+		if c.Disk, err = openDisk(ctx, cfg, db, node, c.Moderation); err != nil {
 			return nil, err
 		}
 		o.Git = c.Disk
@@ -133,7 +133,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	held.SetDefaults()
 	c.Pipeline = ingest.New(ingest.Config{
 		Verify: schnorr.Verify,
-		Policy: roomy{c.Plugins, c.Space},
+		Policy: roomy{trusting{c.Plugins, trustedReporters(cfg)}, c.Space},
 		Store:  db,
 		Facts:  facts{db},
 		Held:   db,
@@ -254,6 +254,8 @@ type follower struct {
 	publish func([]host.Published)
 	follow  func(removed []*host.Event, held []host.HeldChange)
 
+	takenDown func(removed []*host.Event)
+
 	// ownOnly leaves out what another process has committed. Repositories are on a disk that
 	// all processes share: the one that has committed has seen to them.
 	ownOnly bool
@@ -284,6 +286,15 @@ func (p committed) Follow(removed []*host.Event, held []host.HeldChange) {
 	}
 }
 
+// TakenDown passes on what a takedown has removed.
+func (p committed) TakenDown(removed []*host.Event) {
+	for _, out := range p.out {
+		if out.takenDown != nil {
+			p.contain(func() { out.takenDown(removed) })
+		}
+	}
+}
+
 func (p committed) contain(f func()) {
 	_ = p.panics.Run(func() error {
 		f()
@@ -302,6 +313,10 @@ func (p committed) remote(c host.Commit) {
 	}
 	if len(c.Removed)+len(c.Held) > 0 {
 		p.Follow(c.Removed, c.Held)
+	}
+	if len(c.Removed) > 0 && len(c.Published) == 0 {
+		// A takedown is a commit of its own. So is the removal of what has expired.
+		p.TakenDown(c.Removed)
 	}
 }
 

@@ -246,7 +246,7 @@ func (p *parts) collectors() []prometheus.Collector {
 // followers returns the parts that get each commit.
 func (p *parts) followers() []follower {
 	list := []follower{
-		{publish: p.relay.Publish},
+		{publish: p.relay.Publish, takenDown: p.relay.TakenDown},
 		{publish: p.pages.Publish, follow: p.pages.Follow},
 		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
@@ -311,7 +311,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring(p.core.Users.Run)
 	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: moderator{p.enforcer, p.core.Moderation}, Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
+	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: p.core.newModerator(d.cfg, p.enforcer), Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)

@@ -25,6 +25,7 @@ func (d *Daemon) withManagement(core *Core, next http.Handler) http.Handler {
 		Moderators: keysOf(d.cfg.Moderators),
 		Domains:    d.cfg.Domains,
 		Log:        core.Moderation,
+		Queue:      core.newModerator(d.cfg, nil).Queue,
 		Moderate:   core.Pipeline.Moderate,
 		Verify:     schnorr.Verify,
 		Now:        time.Now,

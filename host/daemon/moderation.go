@@ -5,14 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"talon/host"
 	"talon/host/admin"
+	"talon/host/backup"
 	"talon/host/config"
+	"talon/host/ingest"
 	"talon/host/moderation"
 	"talon/host/moderation/enforce"
+	"talon/host/moderation/reports"
+	"talon/host/repos"
 )
 
 // loadModeration reads the moderation log, and brings the database and the copy outside it in
@@ -90,12 +96,97 @@ func (c *Core) newEnforcer(purged func(ctx context.Context, repo host.Address) e
 type moderator struct {
 	*enforce.Enforcer
 	log *moderation.Log
+	db  Store
+
+	trusted []host.PubKey // whose reports fill the queue
+	disk    *repos.Disk   // nil unless the server runs
+	data    string        // folder that has the list of backups
+}
+
+func (c *Core) newModerator(cfg *config.Config, e *enforce.Enforcer) moderator {
+	return moderator{e, c.Moderation, c.Store, trustedReporters(cfg), c.Disk, cfg.Data}
+}
+
+// further notes what the rows do not change: repositories that reach a git object, and backups that
+// may have what the rows remove.
+func (m moderator) further(ctx context.Context, out *admin.Moderated) error {
+	purges := false
+	for i := range out.Rows {
+		r := &out.Rows[i]
+		purge := r.Action == moderation.Purge
+		purges = purges || purge
+		if r.Target.Class() != moderation.Object || m.disk == nil || r.Action == moderation.Unban || r.Action == moderation.Unhide {
+			continue
+		}
+		list, err := m.disk.Reaching(ctx, r.Target.Object(), purge && !out.DryRun)
+		if err != nil {
+			return err
+		}
+		out.Reaching = append(out.Reaching, list...)
+	}
+	slices.Sort(out.Reaching)
+	out.Reaching = slices.Compact(out.Reaching)
+	if !purges {
+		return nil
+	}
+	history, err := backup.OpenHistory(m.data)
+	if err != nil {
+		return err
+	}
+	for _, made := range history.List() {
+		if _, err := os.Stat(made.Dir); err == nil {
+			out.Backups = append(out.Backups, made)
+		}
+	}
+	return nil
+}
+
+// trustedReporters returns the keys whose reports fill the moderation queue.
+func trustedReporters(cfg *config.Config) []host.PubKey {
+	return keysOf(slices.Concat(cfg.Operators, cfg.Moderators, cfg.Reporters))
+}
+
+// Queue returns what waits for a decision.
+func (m moderator) Queue(ctx context.Context, limit int) ([]reports.Item, error) {
+	return reports.Queue(ctx, m.db, m.log, m.trusted, time.Now().Unix(), limit)
+}
+
+// Queue returns what waits for a decision, from the database.
+func Queue(ctx context.Context, cfg *config.Config, log *slog.Logger, limit int) (list []reports.Item, err error) {
+	db, err := OpenStoreReadOnly(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := db.Moderation(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	var l moderation.Log
+	l.Apply(rows)
+	return reports.Queue(ctx, db, &l, trustedReporters(cfg), time.Now().Unix(), limit)
+}
+
+// trusting stores the reports of people whom the operator trusts, and asks the policy about all other
+// events.
+type trusting struct {
+	ingest.Policy
+	keys []host.PubKey
+}
+
+func (p trusting) Admit(ctx context.Context, it *host.Item, facts *host.FactReader, now int64) (host.Ruling, error) {
+	if it.Event.Kind == host.KindReport && slices.Contains(p.keys, it.Event.PubKey) {
+		return host.Ruling{Action: host.Accept, Rule: "trusted-report"}, nil
+	}
+	return p.Policy.Admit(ctx, it, facts, now)
 }
 
 func (m moderator) Moderate(ctx context.Context, ask admin.Moderate, progress func(enforce.Progress)) (out admin.Moderated, err error) {
 	out.DryRun = ask.DryRun
 	if !ask.DryRun {
-		out.Rows, out.Done, err = m.Enforcer.Moderate(ctx, ask.Rows, progress)
+		if out.Rows, out.Done, err = m.Enforcer.Moderate(ctx, ask.Rows, progress); err == nil {
+			err = m.further(ctx, &out)
+		}
 		return out, err
 	}
 	out.Rows = moderation.Missing(ask.Rows, m.log.Rows(0))
@@ -109,7 +200,7 @@ func (m moderator) Moderate(ctx context.Context, ask admin.Moderate, progress fu
 		out.Done.Repositories += one.Repositories
 		progress(out.Done)
 	}
-	return out, nil
+	return out, m.further(ctx, &out)
 }
 
 // Moderate adds rows to the moderation log of a server that does not run, and carries them out.
@@ -125,7 +216,7 @@ func Moderate(ctx context.Context, cfg *config.Config, log *slog.Logger, ask adm
 	stopped, ended := make(chan error, 1), make(chan error, 1)
 	go func() { stopped <- core.Run(running) }()
 	go func() { ended <- enforcer.Run(enforcing) }()
-	out, err = moderator{enforcer, core.Moderation}.Moderate(ctx, ask, progress)
+	out, err = core.newModerator(cfg, enforcer).Moderate(ctx, ask, progress)
 	end()
 	err = errors.Join(err, <-ended)
 	stop()

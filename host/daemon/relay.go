@@ -17,6 +17,7 @@ import (
 	"talon/host/gitread"
 	"talon/host/gitrepo"
 	"talon/host/ingest/retry"
+	"talon/host/moderation"
 	"talon/host/relay"
 	"talon/host/repos"
 	"talon/host/web"
@@ -76,10 +77,11 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 	}
 }
 
-func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.Cluster) (*repos.Disk, error) {
+func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.Cluster, log *moderation.Log) (*repos.Disk, error) {
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
+	o.Barred = func() []string { return log.Objects(time.Now().Unix()) }
 	o.Pack = gitrepo.PackLimits{
 		Objects: cfg.PackObjects, Depth: cfg.PackDepth, Inflated: cfg.PackBytes, Free: gitrepo.DefaultPackLimits.Free, Expansion: cfg.PackTimes,
 	}

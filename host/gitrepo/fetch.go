@@ -80,6 +80,9 @@ func (r *Repo) Fetch(ctx context.Context, from Source, ids ...string) (found []s
 		err = checkDepths(ctx, q.dir, format, r.git.options.Pack.Depth)
 	}
 	if err == nil {
+		err = r.git.checkBarred(q.dir, format)
+	}
+	if err == nil {
 		found, err = q.whole(ctx, ids)
 	}
 	if err == nil && len(found) > 0 {

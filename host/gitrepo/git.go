@@ -36,6 +36,9 @@ type Options struct {
 	// Scheduler gives the processes their slots; nil for one with the default options.
 	Scheduler *Scheduler
 
+	// Barred returns the ids of objects that no push and no fetch may bring; nil for none.
+	Barred func() []string
+
 	// RepackBytes is the least that a repack after a push may save; see [Repo.NeedsRepack].
 	RepackBytes int64
 

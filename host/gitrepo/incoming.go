@@ -154,6 +154,9 @@ func (q *Incoming) Indexed(p *Process) error {
 			err = checkDepths(p.ctx, q.dir, q.format, q.repo.git.options.Pack.Depth)
 		}
 		if err == nil {
+			err = q.repo.git.checkBarred(q.dir, q.format)
+		}
+		if err == nil {
 			q.sync()
 		}
 		return err

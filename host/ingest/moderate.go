@@ -97,6 +97,7 @@ func (p *Pipeline) Moderate(ctx context.Context, list []moderation.Row) (added [
 
 // TakeDown hides, purges or shows events in one commit. Callers split long lists.
 func (p *Pipeline) TakeDown(ctx context.Context, t host.Takedown) (out host.TakedownOutcome, err error) {
+	var w *writer
 	o := &operation{do: func(b *batch) (err error) {
 		if out, err = b.tx.TakeDown(t, p.cfg.Now().Unix()); err != nil {
 			return err
@@ -107,8 +108,14 @@ func (p *Pipeline) TakeDown(ctx context.Context, t host.Takedown) (out host.Take
 			b.bytes += len(e.Event.JSON)
 			b.stored(e.Event, e.Seq)
 		}
+		w = b.w
 		return nil
 	}}
+	o.after = func() {
+		if f, ok := w.here.(TakedownFollower); ok && len(out.Removed) > 0 {
+			f.TakenDown(out.Removed)
+		}
+	}
 	if err := p.perform(ctx, o); err != nil {
 		return host.TakedownOutcome{}, fmt.Errorf("take events down: %w", err)
 	}

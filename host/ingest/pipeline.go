@@ -122,6 +122,12 @@ type Follower interface {
 	Follow(removed []*host.Event, held []host.HeldChange)
 }
 
+// TakedownFollower is a [Follower] that also receives, after Follow, the events that a takedown has
+// removed. It must not block.
+type TakedownFollower interface {
+	TakenDown(removed []*host.Event)
+}
+
 // Audiences says who may receive an event. It may be called by several workers concurrently.
 type Audiences interface {
 	// Audience returns nil for everybody. It reads through facts.

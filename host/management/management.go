@@ -28,6 +28,7 @@ import (
 
 	"talon/host"
 	"talon/host/moderation"
+	"talon/host/moderation/reports"
 	"talon/internal/recent"
 )
 
@@ -50,6 +51,7 @@ type Config struct {
 	Domains []string
 
 	Log      *moderation.Log
+	Queue    func(ctx context.Context, limit int) ([]reports.Item, error) // what waits for a decision
 	Moderate func(ctx context.Context, rows []moderation.Row) (added []moderation.Row, err error)
 	Verify   func(*host.Event) error
 	Now      func() time.Time
@@ -169,6 +171,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, badRequest("unknown method %.40q: supportedmethods lists those that there are", ask.Method)
 	case h.roleOf(key) < m.role:
 		return nil, failure{http.StatusForbidden, fmt.Errorf("method %s needs the role %s, this key is a %s", ask.Method, m.role, h.roleOf(key))}
+	}
+	if m.queue {
+		return h.queue(r.Context())
 	}
 	if m.list != nil {
 		return m.list(h.cfg.Log, h.cfg.Now().Unix()), nil

@@ -20,6 +20,7 @@ import (
 
 	"talon/host"
 	"talon/host/moderation"
+	"talon/host/moderation/reports"
 )
 
 // world is a handler, and the log that it writes.
@@ -43,6 +44,9 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: time.Unix(1_700_000_000, 0)}
 	h := New(Config{
 		Operators: []host.PubKey{owner}, Moderators: []host.PubKey{helper, owner}, Log: &w.log,
+		Queue: func(context.Context, int) ([]reports.Item, error) {
+			return []reports.Item{{Target: moderation.EventTarget(host.ID{1}), Type: "spam", Reason: "look"}, {Target: moderation.AuthorTarget(owner)}}, nil
+		},
 		Moderate: func(_ context.Context, list []moderation.Row) ([]moderation.Row, error) {
 			for i := range list {
 				if err := list[i].Check(); err != nil {

@@ -1,10 +1,12 @@
 package management
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"talon/host"
 	"talon/host/moderation"
@@ -15,6 +17,7 @@ type method struct {
 	role   role
 	list   func(l *moderation.Log, now int64) any
 	change func(params []json.RawMessage) ([]moderation.Row, error)
+	queue  bool // it lists what waits for a decision
 }
 
 // settings are the methods of NIP-86 that change the relay's document. Talon has one place for
@@ -22,23 +25,24 @@ type method struct {
 var settings = map[string]bool{"changerelayname": true, "changerelaydescription": true, "changerelayicon": true}
 
 var methods = map[string]method{
-	"banpubkey":           {moderator, nil, rows(authorOf, moderation.Unallow, moderation.Ban)},
-	"unbanpubkey":         {moderator, nil, rows(authorOf, moderation.Unban)},
-	"listbannedpubkeys":   {moderator, list(moderation.Author, "pubkey", moderation.Ban, moderation.Purge), nil},
-	"allowpubkey":         {operator, nil, rows(authorOf, moderation.Unban, moderation.Allow)},
-	"unallowpubkey":       {operator, nil, rows(authorOf, moderation.Unallow)},
-	"listallowedpubkeys":  {moderator, list(moderation.Author, "pubkey", moderation.Allow), nil},
-	"banevent":            {moderator, nil, rows(eventOf, moderation.Unallow, moderation.Ban)},
-	"allowevent":          {moderator, nil, rows(eventOf, moderation.Unban, moderation.Unhide, moderation.Allow)},
-	"listbannedevents":    {moderator, list(moderation.Event, "id", moderation.Ban, moderation.Purge), nil},
-	"listallowedevents":   {moderator, list(moderation.Event, "id", moderation.Allow), nil},
-	"disallowkind":        {operator, nil, rows(kindOf, moderation.Unallow, moderation.Ban)},
-	"allowkind":           {operator, nil, rows(kindOf, moderation.Unban, moderation.Allow)},
-	"listallowedkinds":    {moderator, listKinds(moderation.Allow), nil},
-	"listdisallowedkinds": {moderator, listKinds(moderation.Ban), nil},
-	"blockip":             {operator, nil, rows(networkOf, moderation.Unallow, moderation.Ban)},
-	"unblockip":           {operator, nil, rows(networkOf, moderation.Unban)},
-	"listblockedips":      {operator, list(moderation.Network, "ip", moderation.Ban), nil},
+	"banpubkey":                   {role: moderator, change: rows(authorOf, moderation.Unallow, moderation.Ban)},
+	"unbanpubkey":                 {role: moderator, change: rows(authorOf, moderation.Unban)},
+	"listbannedpubkeys":           {role: moderator, list: list(moderation.Author, "pubkey", moderation.Ban, moderation.Purge)},
+	"allowpubkey":                 {role: operator, change: rows(authorOf, moderation.Unban, moderation.Allow)},
+	"unallowpubkey":               {role: operator, change: rows(authorOf, moderation.Unallow)},
+	"listallowedpubkeys":          {role: moderator, list: list(moderation.Author, "pubkey", moderation.Allow)},
+	"banevent":                    {role: moderator, change: rows(eventOf, moderation.Unallow, moderation.Ban)},
+	"allowevent":                  {role: moderator, change: rows(eventOf, moderation.Unban, moderation.Unhide, moderation.Allow)},
+	"listeventsneedingmoderation": {role: moderator, queue: true},
+	"listbannedevents":            {role: moderator, list: list(moderation.Event, "id", moderation.Ban, moderation.Purge)},
+	"listallowedevents":           {role: moderator, list: list(moderation.Event, "id", moderation.Allow)},
+	"disallowkind":                {role: operator, change: rows(kindOf, moderation.Unallow, moderation.Ban)},
+	"allowkind":                   {role: operator, change: rows(kindOf, moderation.Unban, moderation.Allow)},
+	"listallowedkinds":            {role: moderator, list: listKinds(moderation.Allow)},
+	"listdisallowedkinds":         {role: moderator, list: listKinds(moderation.Ban)},
+	"blockip":                     {role: operator, change: rows(networkOf, moderation.Unallow, moderation.Ban)},
+	"unblockip":                   {role: operator, change: rows(networkOf, moderation.Unban)},
+	"listblockedips":              {role: operator, list: list(moderation.Network, "ip", moderation.Ban)},
 }
 
 // rows returns a function that makes a row of each action about the target that the first parameter
@@ -129,6 +133,23 @@ func listKinds(actions ...moderation.Action) func(*moderation.Log, int64) any {
 		eachLatest(l, now, moderation.Kind, actions, func(r *moderation.Row) { found = append(found, int(r.Target.Kind())) })
 		return found
 	}
+}
+
+// queue lists the events that people whom the operator trusts have reported, and that nobody has
+// decided about. NIP-86 has no method for reported authors and repositories.
+func (h *Handler) queue(ctx context.Context) (any, error) {
+	items, err := h.cfg.Queue(ctx, maxList)
+	found := []map[string]string{}
+	for i := range items {
+		if it := &items[i]; it.Target.Class() == moderation.Event {
+			reason := it.Reason
+			if it.Type != "" {
+				reason = strings.TrimSuffix(it.Type+": "+it.Reason, ": ")
+			}
+			found = append(found, map[string]string{"id": nameOf(&it.Target), "reason": reason})
+		}
+	}
+	return found, err
 }
 
 // eachLatest calls yield for the rows about targets of a class that are in force, the latest first,

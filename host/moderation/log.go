@@ -174,6 +174,31 @@ func (l *Log) Find(t *Target, a Action, now int64) *Row {
 	return l.byTarget[keyOf(t)].row(a, now)
 }
 
+// Decided reports whether an operator has decided about a target since a time, or takes it down
+// already. Any row about the target is a decision.
+func (l *Log) Decided(t *Target, since, now int64) bool {
+	if !l.any.Load() {
+		return false
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	rules := l.byTarget[keyOf(t)]
+	if rules == nil {
+		return false
+	}
+	for _, a := range []Action{Ban, Hide, Purge} {
+		if rules.row(a, now) != nil {
+			return true
+		}
+	}
+	for _, r := range rules.latest {
+		if r.At >= since {
+			return true
+		}
+	}
+	return false
+}
+
 // author returns the rules about an author, nil for none. REQUIRES: l.mu.
 func (l *Log) author(pubkey host.PubKey) *rules { return l.byTarget[key{class: Author, id: pubkey}] }
 

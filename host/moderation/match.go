@@ -72,6 +72,16 @@ func (t *Target) lasting(e *host.Event) bool {
 	return false
 }
 
+// ByRepository returns the row about a repository that bars an event, nil for none.
+func (l *Log) ByRepository(e *host.Event, now int64) *Row {
+	if !l.any.Load() {
+		return nil
+	}
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.aboutRepository(e, now)
+}
+
 // aboutRepository returns the row that bars an event because of its repository, nil for none:
 // an announcement or a state of a barred repository, or a regular event that names only barred
 // repositories. Lists of other people are no regular events, and stay. REQUIRES: l.mu.
@@ -176,6 +186,9 @@ func (l *Log) Object(id string, now int64) *Row {
 
 // Objects returns the git objects that are barred, in hex.
 func (l *Log) Objects(now int64) (list []string) {
+	if !l.any.Load() {
+		return nil
+	}
 	for _, r := range l.InForce(now, Ban, Hide, Purge) {
 		if r.Target.class == Object {
 			list = append(list, r.Target.value)

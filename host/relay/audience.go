@@ -115,23 +115,32 @@ func (r *Relay) publishWithheld(p *host.Published) {
 	})
 }
 
-// endReconciliations ends the open negentropy sessions whose filter matches an event of which the
-// audience has changed: their sets may offer its id to those who do not receive it any more.
-func (r *Relay) endReconciliations(e *host.Event) {
-	r.snapshots.forgetMatching(e)
+// endReconciliations ends the open negentropy sessions whose filter matches one of the events, which
+// were taken down, or of which the audience has changed: the sets of the sessions may offer their ids
+// to those who do not receive them any more.
+func (r *Relay) endReconciliations(events ...*host.Event) {
+	for _, e := range events {
+		r.snapshots.forgetMatching(e)
+	}
 	for _, c := range r.all() {
-		for _, s := range c.dropMatching(e) {
+		for _, s := range c.dropMatching(events) {
 			c.endSession(s)
 		}
 	}
 }
 
-// dropMatching removes the sessions whose filter matches the event, and returns them.
-func (c *conn) dropMatching(e *host.Event) (list []*negSession) {
+// TakenDown ends the open negentropy sessions that may offer events which an operator or their author
+// has taken down.
+func (r *Relay) TakenDown(removed []*host.Event) {
+	r.contain(func() { r.endReconciliations(removed...) })
+}
+
+// dropMatching removes the sessions whose filter matches one of the events, and returns them.
+func (c *conn) dropMatching(events []*host.Event) (list []*negSession) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, s := range c.neg {
-		if s.snap != nil && s.snap.filter.Matches(e) {
+		if s.snap != nil && slices.ContainsFunc(events, s.snap.filter.Matches) {
 			list = append(list, s)
 			c.dropSession(id, "closed: the events have changed, open the session again")
 		}

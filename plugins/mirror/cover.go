@@ -221,6 +221,13 @@ func (s *mirror) heard(r *relay) layers.Items {
 // a live subscription would exclude new events with old dates.
 func (s *mirror) listen(r *relay) {
 	p := r.peer
+	if r.deletions != layers.NoDeletions && r.deletions != p.Deletions {
+		p.Deletions = r.deletions
+		p.Reannounce(live)
+		if r.moreDeletions {
+			p.Fetch(layers.AllDeletions, layers.Fetching{Purpose: strategy.PurposeStartup, Holdings: true})
+		}
+	}
 	want, open := s.heard(r), p.Listening()
 	more := layers.Plan(want, open, layers.Items{})
 	s.Spend(100 + (want.Len()+open.Len())/10)

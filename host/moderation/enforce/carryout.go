@@ -88,8 +88,16 @@ func (e *Enforcer) show(ctx context.Context) error {
 		now := e.cfg.Now().Unix()
 		var ids []host.ID
 		var p Progress
+		ofRepository := func(event *host.Event) bool { return e.cfg.Log.ByRepository(event, now) != nil }
 		for _, event := range list {
-			if e.cfg.Log.Event(event, now) == nil {
+			barred := e.cfg.Log.Event(event, now) != nil
+			if !barred {
+				var err error
+				if barred, err = e.repliesToHidden(ctx, event, ofRepository, 0); err != nil {
+					return err
+				}
+			}
+			if !barred {
 				ids = append(ids, event.ID)
 				p.Events++
 				p.Bytes += int64(len(event.JSON))
@@ -140,15 +148,37 @@ func (e *Enforcer) eachHidden(ctx context.Context, next hiddenAfter, yield func(
 
 // eachConcernedHidden calls take with the hidden events of a scope, a slice at a time.
 func (e *Enforcer) eachConcernedHidden(ctx context.Context, s *scope, take func([]*host.Event) error) error {
-	for _, next := range s.hidden {
-		err := e.eachHidden(ctx, next, func(list []*host.Event) error {
-			concerned := slices.DeleteFunc(list, func(event *host.Event) bool { return !s.concerns(event) })
+	takeIf := func(next hiddenAfter, wanted func(*host.Event) (bool, error)) error {
+		return e.eachHidden(ctx, next, func(list []*host.Event) error {
+			var concerned []*host.Event
+			for _, event := range list {
+				yes, err := wanted(event)
+				if err != nil {
+					return err
+				}
+				if yes {
+					concerned = append(concerned, event)
+				}
+			}
 			if len(concerned) == 0 {
 				return nil
 			}
 			return take(concerned)
 		})
-		if err != nil {
+	}
+	for _, next := range s.hidden {
+		if s.replies { // while that is here to which they reply
+			err := takeIf(next, func(event *host.Event) (bool, error) {
+				if s.concerns(event) {
+					return false, nil
+				}
+				return e.repliesToHidden(ctx, event, s.concerns, 0)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if err := takeIf(next, func(event *host.Event) (bool, error) { return s.concerns(event), nil }); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@
 //	work.go     how far the work is, and who waits for it
 //	carryout.go what a row or a request to vanish changes in the store
 //	find.go     which events a row is about
+//	replies.go  which replies a takedown of a repository reaches
 //	vanish.go   which events a request to vanish is about
 //	count.go    what a row would concern, for a dry run
 //
@@ -46,6 +47,7 @@ type Store interface {
 	Select(ctx context.Context, filters []host.Filter, now int64) (host.Selection, error)
 	Fetch(ctx context.Context, rows []int64, yield func(row int64, json []byte) error) error
 	HeldBy(ctx context.Context, f host.Filter) ([][]byte, error)
+	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
 	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
 	HiddenOf(ctx context.Context, author *host.PubKey, kind host.Kind, number int64, limit int) ([]semantics.Hidden, error)
 	VanishedAfter(ctx context.Context, number int64, limit int) ([]host.VanishRequest, error)

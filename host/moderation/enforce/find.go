@@ -44,6 +44,7 @@ type scope struct {
 	filters  []host.Filter          // match all events that it may concern
 	concerns func(*host.Event) bool // says which of these it does concern
 	hidden   []hiddenAfter          // return the hidden events that it may concern
+	replies  bool                   // it reaches replies to these events that name nothing else
 }
 
 // scopeOf returns the scope of a row.
@@ -53,6 +54,7 @@ func (e *Enforcer) scopeOf(r *moderation.Row) *scope {
 		filters:  filtersOf(r),
 		concerns: func(event *host.Event) bool { return one.Event(event, e.cfg.Now().Unix()) != nil },
 		hidden:   []hiddenAfter{e.hiddenOf(&r.Target)},
+		replies:  r.Target.Class() == moderation.Repository,
 	}
 }
 
@@ -75,6 +77,15 @@ func (e *Enforcer) hiddenOf(t *moderation.Target) hiddenAfter {
 // each calls take with the stored and held events of a scope, held ones first, then announcements, a
 // slice at a time. stays says that take does not remove them; then it gets each once.
 func (e *Enforcer) each(ctx context.Context, s *scope, take func([]*host.Event) error, stays bool) error {
+	if s.replies {
+		only := take
+		take = func(list []*host.Event) error {
+			if err := only(list); err != nil {
+				return err
+			}
+			return e.eachReply(ctx, s, list, only)
+		}
+	}
 	for i := range s.filters {
 		texts, err := e.cfg.Store.HeldBy(ctx, s.filters[i])
 		if err != nil {

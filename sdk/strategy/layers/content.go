@@ -8,13 +8,17 @@ import (
 
 // Content is the content of a subscription or a fetch.
 type Content struct {
-	Announcements bool // layer 1: kinds 30617 and 30618
+	Announcements bool // layer 1: kinds 30617 and 30618, and deletions (see [Peer.Deletions])
 	Items         Items
 	All           bool // whatever the relay has
+	Deletions     bool // with All: only events of kind 5
 }
 
 // Everything is all content of a relay. It is only fetched, never tracked.
 var Everything = Content{All: true}
+
+// AllDeletions is all events of kind 5 of a relay. It is only fetched, never tracked.
+var AllDeletions = Content{All: true, Deletions: true}
 
 // Announcements is layer 1.
 var Announcements = Content{Announcements: true}
@@ -24,7 +28,9 @@ func Of(items Items) Content { return Content{Items: items} }
 
 func (c Content) empty() bool { return !c.All && !c.Announcements && c.Items.Empty() }
 
-func (c Content) clone() Content { return Content{c.Announcements, c.Items.Clone(), c.All} }
+func (c Content) clone() Content {
+	return Content{c.Announcements, c.Items.Clone(), c.All, c.Deletions}
+}
 
 // parts are the filters of a chunk: one for each of the tags a, A and q, or e, E
 // and q. Layer 1, and all that a relay has, have the first of them.
@@ -32,15 +38,32 @@ type parts uint8
 
 const allParts parts = 7
 
-func (c Content) parts(which parts) parts {
-	if c.Announcements || c.All {
+// parts returns the parts of content that chunk has returned.
+func (p *Peer) parts(c Content, which parts) parts {
+	switch {
+	case c.Announcements && p.Deletions != NoDeletions:
+		return 3
+	case c.Announcements || c.All:
 		return 1
 	}
 	return which
 }
 
+// Deletions says which deletions (kind 5) layer 1 asks for. Those that tag a repository or a root
+// event come by layers 2 and 3. Most deletions of comments tag only the comment.
+type Deletions uint8
+
+// Which deletions.
+const (
+	NoDeletions    Deletions = iota
+	GitDeletions             // those with a tag k of a kind of git events
+	EveryDeletions           // all of the relay
+)
+
 var (
 	announcementKinds = []uint32{30617, 30618}
+	deletionKinds     = []uint32{5}
+	deletedKinds      = []string{"1111", "1617", "1618", "1619", "1621", "1622", "1630", "1631", "1632", "1633", "30617", "30618"}
 	repoTags          = [3]string{"a", "A", "q"}
 	rootTags          = [3]string{"e", "E", "q"}
 )
@@ -58,7 +81,7 @@ type shape struct {
 func (x *Index) chunk(c *Content, s shape) Content {
 	if c.All {
 		c.All = false
-		return Everything
+		return Content{All: true, Deletions: c.Deletions}
 	}
 	if c.Announcements {
 		c.Announcements = false
@@ -86,15 +109,17 @@ const rootBytes = 68
 
 // writer makes filters. It is reused: its results are valid until the next reset.
 type writer struct {
-	filters []strategy.Filter
-	tags    []strategy.TagFilter
-	values  []string
-	hexes   strategy.Hexes
-	count   int // values written, as often as they are in filters
-	size    int // bytes of them
+	deletions Deletions // of layer 1
+	filters   []strategy.Filter
+	tags      []strategy.TagFilter
+	values    []string
+	hexes     strategy.Hexes
+	count     int // values written, as often as they are in filters
+	size      int // bytes of them
 }
 
-func (w *writer) reset() {
+func (w *writer) reset(d Deletions) {
+	w.deletions = d
 	// A filter points into tags and values. If these grow, older filters keep the old memory.
 	w.filters, w.tags, w.values = w.filters[:0], w.tags[:0], w.values[:0]
 	w.hexes.Reset()
@@ -104,14 +129,33 @@ func (w *writer) reset() {
 // add appends the filters of content that chunk has returned.
 func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int64) {
 	if c.All {
-		w.filters = append(w.filters, strategy.Filter{Since: since, Until: until[0]})
+		f := strategy.Filter{Since: since, Until: until[0]}
+		if c.Deletions {
+			f.Kinds = deletionKinds
+		}
+		w.filters = append(w.filters, f)
 		w.size += 40
 		return
 	}
 	if c.Announcements {
-		w.filters = append(w.filters, strategy.Filter{Kinds: announcementKinds, Since: since, Until: until[0]})
-		w.count += 2
-		w.size += 40
+		if which&1 != 0 {
+			w.filters = append(w.filters, strategy.Filter{Kinds: announcementKinds, Since: since, Until: until[0]})
+			w.count += 2
+			w.size += 40
+		}
+		if which&2 != 0 {
+			f := strategy.Filter{Kinds: deletionKinds, Since: since, Until: until[1]}
+			if w.deletions == GitDeletions {
+				at := len(w.tags)
+				w.tags = append(w.tags, strategy.TagFilter{Name: "k", Values: deletedKinds})
+				f.Tags = w.tags[at : at+1 : at+1]
+				w.count += len(deletedKinds)
+				w.size += 100
+			}
+			w.filters = append(w.filters, f)
+			w.count++
+			w.size += 40
+		}
 		return
 	}
 	start, names := len(w.values), &repoTags

@@ -24,6 +24,9 @@ type Peer struct {
 	Confirmed Items
 	Announced bool // likewise layer 1
 
+	// Deletions says which deletions layer 1 asks for. After a change see [Peer.Reannounce].
+	Deletions Deletions
+
 	// Later items are asked for when the flow does it: no plan has them. They are
 	// forgotten when the connection ends.
 	Later Items
@@ -389,6 +392,17 @@ func (p *Peer) Fetch(c Content, how Fetching) {
 		p.fetchAt = max(p.fetchAt, p.driver.budget.now+how.After)
 	}
 	p.fetches(&job{content: c.clone(), Fetching: how, which: allParts})
+}
+
+// Reannounce opens layer 1 again, and closes what was open of it then.
+func (p *Peer) Reannounce(how Opening) {
+	for _, s := range p.subs {
+		if s.content.Announcements && s.content.Items.Empty() {
+			s.old, s.replaced = true, true
+			p.fetchRest(s)
+		}
+	}
+	p.Open(Announcements, how)
 }
 
 func (p *Peer) opens(o *opening) {

@@ -75,9 +75,13 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 		return true
 	}
 	c := p.driver.Index.chunk(&o.content, s)
+	which := p.parts(c, o.which)
+	if c.Announcements && s.filters < 2 {
+		which = 1
+	}
 	w := &p.driver.writer
-	w.reset()
-	w.add(&p.driver.Index, c, c.parts(o.which), o.Since, [3]int64{})
+	w.reset(p.Deletions)
+	w.add(&p.driver.Index, c, which, o.Since, [3]int64{})
 	if o.Live && !c.Announcements && s.filters >= 3 {
 		for n := 1; n < s.chunks && !o.content.empty(); n++ {
 			more := p.driver.Index.chunk(&o.content, s)
@@ -96,7 +100,7 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	t.left -= w.count + workDo
 	p.groups++
 	if needed == 1 {
-		p.subscribe(t, o, c, c.parts(o.which), w.filters)
+		p.subscribe(t, o, c, which, w.filters)
 		return true
 	}
 	for i := range w.filters {
@@ -232,7 +236,7 @@ func (p *Peer) fetch(t *stepBudget, before uint64) bool {
 		if c.empty() {
 			continue
 		}
-		b := &batch{content: c, todo: c.parts(j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}, apart: j.apart, narrow: p.narrow}
+		b := &batch{content: c, todo: p.parts(c, j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}, apart: j.apart, narrow: p.narrow}
 		p.batches = append(p.batches, b)
 		if j.Apart > 0 {
 			p.fetchAt = t.now + j.Apart
@@ -271,7 +275,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 		method, since = strategy.MethodNegentropy, 0
 	}
 	w := &p.driver.writer
-	w.reset()
+	w.reset(p.Deletions)
 	w.add(&p.driver.Index, b.content, which, since, b.until)
 	if method == strategy.MethodREQ && p.joins(b, which) {
 		return p.askJointly(t, b, which)
@@ -280,7 +284,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 		if which &= first; which == 0 {
 			return true
 		}
-		w.reset()
+		w.reset(p.Deletions)
 		w.add(&p.driver.Index, b.content, which, since, b.until)
 	}
 	filters := w.filters
