@@ -160,19 +160,12 @@ func (r *FactReader) Referenced(ctx context.Context, idOrAddress string) (yes bo
 	if r.stored == nil {
 		return false, errNoStore
 	}
-	for _, name := range []byte(ReferenceTags) {
-		r.Stored = append(r.Stored, ReferenceFilter(name, idOrAddress))
-	}
+	r.Stored = append(r.Stored, ReferenceFilters(idOrAddress)...)
 	r.read(func() { yes, err = r.stored.Referenced(ctx, idOrAddress) })
 	if yes {
 		r.keep(FactAnswer{Referenced: idOrAddress})
 	}
 	return yes, err
-}
-
-// ReferenceFilter selects one event that names an id or an address in a tag.
-func ReferenceFilter(name byte, idOrAddress string) Filter {
-	return Filter{Tags: []TagFilter{{Name: name, Values: []string{idOrAddress}}}, Limit: 1}
 }
 
 // Held implements [HeldFacts].

@@ -243,10 +243,6 @@ type RepoFacts interface {
 	HeldFacts
 }
 
-// ReferenceTags are the tags by which one event names another, or an address
-// (NIP-01, NIP-10, NIP-18, NIP-22).
-const ReferenceTags = "aAeEq"
-
 // Waiter is an optional interface of the facts of a decision: there are few workers.
 type Waiter interface {
 	// Asking names the module that is called from now on: each module has its own

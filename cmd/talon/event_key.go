@@ -10,13 +10,13 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"talon/host"
 	"talon/host/schnorr"
+	"talon/internal/smallfile"
 	"talon/sdk/nip19"
 )
 
@@ -63,28 +63,14 @@ func loadKey(flag string) (secretKey, error) {
 // readKeyFile reads a key from a file that nobody else can read. No error quotes
 // what the file holds.
 func readKeyFile(path string) (secretKey, error) {
-	// A pipe without a writer must not make us wait.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return secretKey{}, fmt.Errorf("open the key file: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return secretKey{}, fmt.Errorf("look at the key file: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return secretKey{}, fmt.Errorf("the key file %s is not a file but a %s", path, nonFile(info.Mode()))
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return secretKey{}, fmt.Errorf("the key file %s can be used by others (mode %04o): take that away with chmod 600, and make a new key if somebody may have read it", path, mode)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, keyFileBytes+1))
-	if err != nil {
+	text, err := smallfile.ReadSecret(path, keyFileBytes)
+	switch {
+	case errors.Is(err, smallfile.ErrShared):
+		return secretKey{}, fmt.Errorf("read the key file: %w: take that away with chmod 600, and make a new key if somebody may have read it", err)
+	case errors.Is(err, smallfile.ErrTooLarge):
+		return secretKey{}, fmt.Errorf("read the key file: %w: it must hold an nsec or 64 hex digits and nothing else", err)
+	case err != nil:
 		return secretKey{}, fmt.Errorf("read the key file: %w", err)
-	}
-	if len(text) > keyFileBytes {
-		return secretKey{}, fmt.Errorf("the key file %s is longer than %d bytes: it must hold an nsec or 64 hex digits and nothing else", path, keyFileBytes)
 	}
 	line := strings.TrimSpace(string(text))
 	if strings.HasPrefix(line, "npub1") {
@@ -98,16 +84,6 @@ func readKeyFile(path string) (secretKey, error) {
 		return secretKey{}, fmt.Errorf("the key file %s is wrong: its number is no secp256k1 key", path)
 	}
 	return key, nil
-}
-
-func nonFile(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "folder"
-	case mode&fs.ModeNamedPipe != 0:
-		return "pipe"
-	}
-	return "device or socket"
 }
 
 // curveOrder is the order of secp256k1: a key is from 1 to one less.

@@ -267,7 +267,7 @@ const nothingLeft = "the server has all that the state names, and brings its bra
 // verify reads the repository again after a push, and returns what it lacks because others
 // changed it. A push that failed for another reason is an error.
 func (r *pushRun) verify(pushed error) (lacks []string, err error) {
-	if err := r.settle(); err != nil {
+	if err := r.awaitState(); err != nil {
 		return nil, errors.Join(pushed, fmt.Errorf("read the repository again: %w", err))
 	}
 	if pushed != nil && !r.overtaken() {
@@ -297,9 +297,9 @@ func (r *pushRun) waits() bool {
 	return r.signed != nil && (now == nil || (&grasp.Stamp{ID: grasp.ID(r.signed.ID), CreatedAt: r.signed.CreatedAt}).Newer(&now.Stamp))
 }
 
-// settle waits until the state that was signed is in effect, or a newer one, and until all that
+// awaitState waits until the state that was signed is in effect, or a newer one, and until all that
 // took effect before it is known.
-func (r *pushRun) settle() error {
+func (r *pushRun) awaitState() error {
 	for began := time.Now(); ; {
 		if err := r.readStates(); err != nil {
 			return err

@@ -67,6 +67,16 @@ func TestModerateQueue(t *testing.T) {
 	if list := queue(); len(list) != 0 {
 		t.Errorf("after the decisions the queue is %+v", list)
 	}
+	page := strings.TrimSuffix(repoPath(owner, "tool"), ".git") + "/issues"
+	onPage := func() bool { return strings.Contains(st.ask("GET", page, nil).body, ">good<") }
+	if !onPage() {
+		t.Errorf("the issue is not on the page: %s", st.ask("GET", page, nil).body)
+	}
+	own := st.stored(report(string(owner), good)) // a maintainer's report concerns the pages only
+	st.until("the issue leaves the page", func() bool { return !onPage() })
+	st.wantServed(good, true)
+	st.stored(st.event(owner, 5, nostr.Tag{"e", own.ID}))
+	st.until("the issue is back", onPage)
 	third := issue("third")
 	st.stored(report("rita", third))
 	st.s.mustStop(t)

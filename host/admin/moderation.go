@@ -1,15 +1,11 @@
 package admin
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"talon/host/backup"
 	"talon/host/moderation"
@@ -17,8 +13,11 @@ import (
 	"talon/host/moderation/reports"
 )
 
-// pathModerate is POST, a Moderate. The answer is lines of JSON, a moderateLine each.
+// pathModerate is POST, a Moderate. The answer is a long one, with a Moderated.
 const pathModerate = "/moderate"
+
+// keyResult is the key of a Moderated.
+const keyResult = "result"
 
 // pathQueue is GET, limit.
 const pathQueue = "/moderate/queue"
@@ -52,13 +51,6 @@ type Moderator interface {
 	Queue(ctx context.Context, limit int) ([]reports.Item, error)
 }
 
-// moderateLine is progress, or, as the last line, what came of it.
-type moderateLine struct {
-	Progress *enforce.Progress `json:"progress,omitempty"`
-	Result   *Moderated        `json:"result,omitempty"`
-	Error    string            `json:"error,omitempty"`
-}
-
 func (h *handler) moderate(w http.ResponseWriter, r *http.Request) {
 	var ask Moderate
 	if err := parse(r, &ask); err != nil {
@@ -66,72 +58,24 @@ func (h *handler) moderate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Much may have to be taken down. A client that goes ends nothing: the rows are in force.
-	on := http.NewResponseController(w)
-	if err := errors.Join(on.SetReadDeadline(time.Time{}), on.SetWriteDeadline(time.Time{})); err != nil {
-		answer(w, http.StatusInternalServerError, failure{err.Error()})
-		return
-	}
-	w.Header().Set("Content-Type", "application/jsonl")
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	lines := json.NewEncoder(w)
-	say := func(line moderateLine) {
-		err := errors.Join(on.SetWriteDeadline(time.Now().Add(readTime)), lines.Encode(line))
-		if errors.Join(err, on.Flush()) != nil {
-			cancel()
-		}
-	}
-	said := time.Time{}
-	result, err := h.Moderator.Moderate(ctx, ask, func(p enforce.Progress) {
-		if now := time.Now(); now.Sub(said) > 200*time.Millisecond {
-			said = now
-			say(moderateLine{Progress: &p})
-		}
+	result, err := longAnswer(w, r, keyResult, nil, func(ctx context.Context, progress func(enforce.Progress)) (Moderated, error) {
+		return h.Moderator.Moderate(ctx, ask, progress)
 	})
-	if err != nil {
-		say(moderateLine{Error: err.Error()})
+	if err != nil || ask.DryRun {
 		return
 	}
 	for _, row := range result.Rows {
-		if ask.DryRun {
-			break
-		}
 		h.log.Info("the operator moderates", "action", row.Action, "target", row.Target.String(), "reason", row.Reason, "by", row.By, "row", row.Number)
 	}
-	say(moderateLine{Result: &result})
 }
 
 // Moderate adds rows to the server's moderation log, and waits until they are carried out. It calls
 // progress as the server reports it.
 func (c *Client) Moderate(ctx context.Context, ask Moderate, progress func(enforce.Progress)) (result Moderated, err error) {
-	text, err := json.Marshal(ask)
-	if err != nil {
-		return result, err
-	}
-	patient := http.Client{Transport: c.http.Transport} // the server says when it ends
-	resp, err := c.request(ctx, &patient, http.MethodPost, pathModerate, nil, http.Header{}, text)
-	if err != nil {
-		return result, err
-	}
-	defer resp.Body.Close()
-	lines := json.NewDecoder(bufio.NewReader(resp.Body))
-	for {
-		var line moderateLine
-		err := lines.Decode(&line)
-		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return result, errors.New("the answer was cut off: the server has stopped; what is in talon moderate log is in force")
-		case err != nil:
-			return result, err
-		case line.Error != "":
-			return result, errors.New(line.Error)
-		case line.Result != nil:
-			return *line.Result, nil
-		case line.Progress != nil:
-			progress(*line.Progress)
-		}
-	}
+	return askLong[enforce.Progress, Moderated](ctx, c, pathModerate, ask, keyResult, errModerateCut, progress)
 }
+
+var errModerateCut = errors.New("the answer was cut off: the server has stopped; what is in talon moderate log is in force")
 
 func (h *handler) queue(r *http.Request) (any, error) {
 	limit, err := limitOf(r, defaultQueue, maxQueue)

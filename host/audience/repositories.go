@@ -2,7 +2,6 @@ package audience
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -97,7 +96,7 @@ func (r *repositories) of(e *host.Event) (out *host.Audience) {
 			out = host.StrictestAudience(out, a)
 		}
 	}
-	for _, value := range named(e) {
+	for value := range e.References() {
 		var id host.ID
 		if host.ParseHex(id[:], value) {
 			add(r.ids[id])
@@ -126,14 +125,4 @@ func (r *repositories) repository(a host.Address) *host.Audience {
 		return x.audience
 	}
 	return nil
-}
-
-// named returns the ids and addresses that an event names, which are its references.
-func named(e *host.Event) (list []string) {
-	for _, tag := range e.Tags {
-		if len(tag) > 1 && len(tag[0]) == 1 && strings.Contains(host.ReferenceTags, tag[0]) {
-			list = append(list, tag[1])
-		}
-	}
-	return list
 }

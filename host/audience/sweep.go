@@ -259,8 +259,8 @@ func (s *sweeper) repositories(ctx context.Context) error {
 		}
 		clear(next)
 		for part := range slices.Chunk(names, askRows) {
-			for _, tag := range []byte(host.ReferenceTags) {
-				err := s.each(ctx, host.Filter{Tags: []host.TagFilter{{Name: tag, Values: part}}}, func(e *host.Event) error {
+			for _, f := range host.ReferenceFilters(part...) {
+				err := s.each(ctx, f, func(e *host.Event) error {
 					if who := found.of(e); who != nil && !host.StrictestAudience(s.repository[e.ID], who).Equal(s.repository[e.ID]) {
 						note(e, who)
 					}

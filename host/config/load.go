@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"github.com/spf13/pflag"
+
+	"talon/internal/tomltable"
 )
 
 // DefaultFile is read if it exists and no other file was asked for.
@@ -129,30 +130,31 @@ func (l *Loader) readFile(lookupEnv func(string) (string, bool)) error {
 		return fmt.Errorf("read the configuration: %w", err)
 	}
 	l.config.File = path
-	return l.parse(path, string(data))
+	return l.parse(path, data)
 }
 
 // parse applies the text of a file.
-func (l *Loader) parse(path, data string) error {
-	var keys map[string]any
-	if _, err := toml.Decode(data, &keys); err != nil {
-		var parse toml.ParseError
-		if errors.As(err, &parse) {
-			return fmt.Errorf("%s:%d: %s", path, parse.Position.Line, parse.Message)
-		}
+func (l *Loader) parse(path string, data []byte) error {
+	keys, err := tomltable.Parse(data)
+	var syntax *tomltable.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("%s:%d: %s", path, syntax.Line, syntax.Message)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	for key, v := range keys {
+	for _, key := range keys.Keys() {
 		if err := gone(key, path); err != nil {
 			return err
 		}
 		i := slices.IndexFunc(l.options, func(o *option) bool { return o.name == key })
 		if i < 0 {
-			return fmt.Errorf("%s: there is no option %q%s", path, key, l.nearest(key))
+			return fmt.Errorf("%s:%d: there is no option %q%s", path, keys[key].Line(), key, l.nearest(key))
 		}
-		text, ok := plain(v)
-		if !ok {
-			return fmt.Errorf("%s: option %s must be a string, a number or a list of strings", path, key)
+		value, err := keys[key].Any()
+		text, ok := plain(value)
+		if err != nil || !ok {
+			return fmt.Errorf("%s:%d: option %s must be a string, a number or a list of strings", path, keys[key].Line(), key)
 		}
 		if err := l.options[i].apply(text, path); err != nil {
 			return err

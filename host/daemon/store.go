@@ -249,13 +249,7 @@ func (f publicFacts) HeldBy(ctx context.Context, filter host.Filter) ([][]byte, 
 
 // Referenced reports whether an event for everybody names the id or address.
 func (f publicFacts) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
-	for _, name := range []byte(host.ReferenceTags) {
-		found, err := f.Query(ctx, host.ReferenceFilter(name, idOrAddress))
-		if err != nil || len(found) > 0 {
-			return err == nil, err
-		}
-	}
-	return false, nil
+	return host.FindReference(ctx, f.Query, idOrAddress)
 }
 
 func query(ctx context.Context, f Store, filter host.Filter) ([][]byte, error) {

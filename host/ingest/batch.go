@@ -15,8 +15,7 @@ import (
 type batch struct {
 	w      *writer
 	opened time.Time
-	tx     Tx       // nil until something is to be written
-	shared SharedTx // the same, of a shared store
+	tx     SharedTx // nil until something is to be written
 	err    error    // the commit cannot be made, or was not
 
 	panicked bool // the writer's own code has; err says so too
@@ -89,8 +88,8 @@ func (b *batch) carryOut(e *entry) {
 	case e.verdict != nil:
 		b.answers = append(b.answers, answer{entry: e, verdict: *e.verdict})
 	case e.hold == nil && event.Kind.Class() == host.Ephemeral:
-		if b.shared != nil {
-			b.shared.Publish(event)
+		if b.tx != nil {
+			b.tx.Publish(event)
 		}
 		b.published = append(b.published, host.Published{Event: event})
 		b.answers = append(b.answers, answer{entry: e, verdict: host.Verdict{Code: host.Relayed}})
@@ -197,7 +196,7 @@ func (b *batch) finish() {
 		if b.contain(func() { b.err = b.tx.Commit() }) {
 			return // rollback ends the transaction, if it is open
 		}
-		b.tx, b.shared = nil, nil
+		b.tx = nil
 		if b.err != nil {
 			b.w.history.rollback()
 			return
@@ -316,7 +315,7 @@ func (b *batch) rollback() {
 	if err := b.w.writing.Run(b.tx.Rollback); err != nil {
 		b.err = fmt.Errorf("%w (and roll back: %w)", b.err, err)
 	}
-	b.tx, b.shared = nil, nil
+	b.tx = nil
 }
 
 // releaseRequest is a release request on its way.
@@ -330,8 +329,8 @@ func (b *batch) release(e *entry) {
 	r := e.release
 	r.released = nil
 	b.w.history.noteGitData()
-	if b.shared != nil {
-		b.shared.NotifyGitData()
+	if b.tx != nil {
+		b.tx.NotifyGitData()
 	}
 	if len(r.release.IDs)+len(r.release.ExtendDeadline) > 0 && b.open() {
 		var out host.ReleaseOutcome

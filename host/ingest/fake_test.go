@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/host/moderation"
 )
 
@@ -273,34 +275,11 @@ func (m *memory) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
 func (m *memory) find(in map[host.ID]*host.Event, f host.Filter) (texts [][]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var found []*host.Event
-	for _, e := range in {
-		if f.Matches(e) {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(a, b *host.Event) int {
-		if a.Before(b) {
-			return -1
-		}
-		return 1
-	})
-	if f.Limit > 0 && len(found) > f.Limit {
-		found = found[:f.Limit]
-	}
-	for _, e := range found {
-		texts = append(texts, e.JSON)
-	}
-	return texts
+	return memfacts.Query(slices.Collect(maps.Values(in)), f)
 }
 
 func (m *memory) Referenced(ctx context.Context, s string) (bool, error) {
-	for _, name := range []byte(host.ReferenceTags) {
-		if found, _ := m.Query(ctx, host.Filter{Tags: []host.TagFilter{{Name: name, Values: []string{s}}}}); len(found) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
+	return host.FindReference(ctx, m.Query, s)
 }
 
 // policyFunc is a policy as a function.

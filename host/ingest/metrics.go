@@ -109,8 +109,7 @@ const metricPrefix = "talon_"
 // heldKind is the label of an event in purgatory: its kind, if it is one that waits for git
 // data. A policy may hold any other.
 func heldKind(kind host.Kind) string {
-	switch kind {
-	case grasp.KindAnnouncement, grasp.KindState, grasp.KindPullRequest, grasp.KindPRUpdate:
+	if grasp.NeedsGitData(int(kind)) {
 		return strconv.Itoa(int(kind))
 	}
 	return "other"

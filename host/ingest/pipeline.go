@@ -304,7 +304,7 @@ func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) e
 // Run decides and writes until ctx ends, and passes what was stored to the follower, which
 // may be nil. Then it refuses new items, finishes those that are queued, and returns.
 func (p *Pipeline) Run(ctx context.Context, here Follower) error {
-	return p.run(ctx, &writer{Pipeline: p, here: here})
+	return p.run(ctx, &writer{Pipeline: p, here: here, shared: sharing{store: alone{p.cfg.Store}, alone: true}})
 }
 
 // RunShared is Run where other processes write the store too. remote receives what they

@@ -4,10 +4,10 @@ import (
 	"talon/host"
 )
 
-// sharing is what the writer knows of a store that other processes write too. Its zero value
-// is that of a store that they do not.
+// sharing is what the writer knows of the other processes that write the store.
 type sharing struct {
 	store   Shared
+	alone   bool // no other process can write the store
 	changed <-chan struct{}
 	remote  func(host.Commit)
 	current bool // what others had committed when the turns began is known
@@ -15,16 +15,12 @@ type sharing struct {
 }
 
 // begin opens the transaction of a batch, after what others have committed.
-func (b *batch) begin() (err error) {
+func (b *batch) begin() error {
 	w := b.w
-	if w.shared.store == nil {
-		b.tx, err = w.cfg.Store.Begin()
-		return err
-	}
 	upcoming := func(limit int) []*host.Event { return w.schedule.upcoming(w.ready, limit) }
-	shared, err := w.shared.store.BeginShared(w.learn, upcoming)
+	tx, err := w.shared.store.BeginShared(w.learn, upcoming)
 	if err == nil {
-		b.tx, b.shared = shared, shared
+		b.tx = tx
 	}
 	return err
 }
@@ -48,7 +44,7 @@ func (w *writer) catchUp() {
 // the entry is written. It reports whether it could do so. Otherwise the entry has the error.
 func (w *writer) current(e *entry) bool {
 	store := w.shared.store
-	if store == nil || w.batch != nil && w.batch.tx != nil || e.err != nil {
+	if w.shared.alone || w.batch != nil && w.batch.tx != nil || e.err != nil {
 		return true
 	}
 	var err error

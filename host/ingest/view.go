@@ -69,12 +69,7 @@ func (v *view) Referenced(ctx context.Context, idOrAddress string) (bool, error)
 	if len(v.open) == 0 {
 		return v.stored.Referenced(ctx, idOrAddress)
 	}
-	for _, name := range []byte(host.ReferenceTags) {
-		if found, err := v.Query(ctx, host.ReferenceFilter(name, idOrAddress)); err != nil || len(found) > 0 {
-			return err == nil, err
-		}
-	}
-	return false, nil
+	return host.FindReference(ctx, v.Query, idOrAddress)
 }
 
 // merge answers a query with the changes that match its filter applied to what read

@@ -117,7 +117,7 @@ func (w *writer) openTime() time.Duration {
 	switch {
 	case w.underway() > 0:
 		return w.commitTime
-	case w.batch.tx != nil && w.written > 0.5 && w.shared.store == nil && w.schedule.busy():
+	case w.batch.tx != nil && w.written > 0.5 && w.shared.alone && w.schedule.busy():
 		return min(w.commitTime, maxOpen)
 	}
 	return 0

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/sdk/grasp"
 )
 
@@ -20,15 +21,8 @@ type relay struct {
 }
 
 func (r *relay) answer(list []*host.Event, f host.Filter) (texts [][]byte, err error) {
-	for _, e := range list {
-		if f.Matches(e) && len(texts) != f.Limit {
-			if f.Header {
-				e = e.Header()
-			}
-			texts = append(texts, e.JSON)
-			r.read++
-		}
-	}
+	texts = memfacts.Query(list, f)
+	r.read += len(texts)
 	return texts, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -201,8 +202,8 @@ func TestBars(t *testing.T) {
 						got = append(got, name)
 					}
 				}
-				if fmt.Sprint(sorted(got, strings.Compare)) != "["+want+"]" {
-					t.Errorf("%s %s at %d until %d: bars %v, want %s", tt.action, tt.target, now, until, sorted(got, strings.Compare), want)
+				if fmt.Sprint(slices.Sorted(slices.Values(got))) != "["+want+"]" {
+					t.Errorf("%s %s at %d until %d: bars %v, want %s", tt.action, tt.target, now, until, slices.Sorted(slices.Values(got)), want)
 				}
 			}
 			check(199, tt.barred)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -240,23 +239,6 @@ func FilterTarget(f host.Filter) (Target, error) {
 		return Target{}, errors.New("the filter matches nothing")
 	}
 	// One order, so that equal filters are one target.
-	f.IDs = sorted(f.IDs, func(a, b host.ID) int { return strings.Compare(string(a[:]), string(b[:])) })
-	f.Authors = sorted(f.Authors, func(a, b host.PubKey) int { return strings.Compare(string(a[:]), string(b[:])) })
-	f.Kinds = sorted(f.Kinds, func(a, b host.Kind) int { return int(a) - int(b) })
-	f.Tags = slices.Clone(f.Tags)
-	slices.SortFunc(f.Tags, func(a, b host.TagFilter) int { return int(a.Name) - int(b.Name) })
-	for i := range f.Tags {
-		f.Tags[i].Values = sorted(f.Tags[i].Values, strings.Compare)
-	}
+	f = f.Canonical()
 	return Target{class: Filter, value: string(wire.AppendFilter(nil, &f)), filter: &f}, nil
-}
-
-// sorted returns a sorted copy with each value once, nil for nil.
-func sorted[T comparable](list []T, compare func(a, b T) int) []T {
-	if list == nil {
-		return nil
-	}
-	list = slices.Clone(list)
-	slices.SortFunc(list, compare)
-	return slices.Compact(list)
 }

@@ -56,13 +56,7 @@ func (w without) Query(ctx context.Context, f host.Filter) ([][]byte, error) {
 
 // Referenced implements [host.Facts].
 func (w without) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
-	for _, name := range []byte(host.ReferenceTags) {
-		f := host.Filter{Tags: []host.TagFilter{{Name: name, Values: []string{idOrAddress}}}, Limit: 1, Header: true}
-		if found, err := w.Query(ctx, f); err != nil || len(found) > 0 {
-			return len(found) > 0, err
-		}
-	}
-	return false, nil
+	return host.FindReference(ctx, w.Query, idOrAddress)
 }
 
 // with are facts in which one more event is stored.
@@ -98,19 +92,8 @@ func (w with) Query(ctx context.Context, f host.Filter) ([][]byte, error) {
 
 // Referenced implements [host.Facts].
 func (w with) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
-	for _, tag := range w.event.Tags {
-		if len(tag) > 1 && len(tag[0]) == 1 && isReference(tag[0][0]) && tag[1] == idOrAddress {
-			return true, nil
-		}
+	if w.event.Names(idOrAddress) {
+		return true, nil
 	}
 	return w.Facts.Referenced(ctx, idOrAddress)
-}
-
-func isReference(name byte) bool {
-	for _, c := range []byte(host.ReferenceTags) {
-		if c == name {
-			return true
-		}
-	}
-	return false
 }

@@ -98,10 +98,7 @@ func (s *Sweeper) related(ctx context.Context, gone *host.Event, p *pace) (list 
 		if a, ok := e.Address(); ok {
 			values = append(values, a.String())
 		}
-		var filters []host.Filter
-		for _, name := range []byte(host.ReferenceTags) {
-			filters = append(filters, host.Filter{Tags: []host.TagFilter{{Name: name, Values: values}}})
-		}
+		filters := host.ReferenceFilters(values...)
 		if e == gone {
 			filters = append(filters, host.Filter{
 				Kinds: []host.Kind{grasp.KindState}, Tags: []host.TagFilter{{Name: 'd', Values: []string{gone.D()}}},

@@ -66,31 +66,14 @@ func (r *Registry) Audience(ctx context.Context, e *host.Event, facts *host.Fact
 	if !r.current.Load().audiences.has(e) {
 		return nil, r.notCurrent()
 	}
-	if err := r.notCurrent(); err != nil {
-		return nil, err
-	}
 	w := workspaces.Get().(*workspace)
 	defer w.free()
 	item := &host.Item{Event: e}
-	q, t := &w.question, &w.trace
-	*q = question{function: guest.Audience, item: item, source: host.FromClient.String(), facts: facts, now: now, request: w.request.Admit(item, now)}
-	if q.facts == nil {
-		w.reader = *host.NewFactReader(r.o.Facts, r.o.Held, nil)
-		q.facts = &w.reader
+	w.question = question{
+		function: guest.Audience, item: item, source: host.FromClient.String(), facts: facts, now: now, request: w.request.Admit(item, now),
 	}
-	recording := r.recording.Load()
-	recorded := recording.begin(q.facts)
-	l := r.acquireSet()
-	defer l.release()
-	if err := l.chains[guest.Audience].restrict(ctx, q, t); err != nil {
-		return nil, err
-	}
-	askShadows(ctx, t)
-	r.journal.addAudience(t)
-	if recorded {
-		recording.add(t)
-	}
-	return t.ruling.Audience, nil
+	ruling, err := r.decide(ctx, w, noneRefuses)
+	return ruling.Audience, err
 }
 
 // restrict asks all plugins of which the event is a candidate, and makes the strictest answer the

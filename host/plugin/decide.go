@@ -77,14 +77,21 @@ func (r *Registry) decide(ctx context.Context, w *workspace, none host.Ruling) (
 	recorded := recording.begin(q.facts)
 	l := r.acquireSet()
 	defer l.release()
-	if err := l.chains[q.function].decide(ctx, q, t); err != nil {
+	answer := l.chains[q.function].decide
+	if q.function == guest.Audience {
+		answer = l.chains[q.function].restrict
+	}
+	if err := answer(ctx, q, t); err != nil {
 		return host.Ruling{}, err
 	}
 	if t.ruling.Action == host.Pass {
 		t.ruling, t.by = none, nil
 	}
 	askShadows(ctx, t)
-	if q.item != nil {
+	switch {
+	case q.function == guest.Audience:
+		r.journal.addAudience(t)
+	case q.item != nil:
 		r.journal.add(t)
 	}
 	if recorded {

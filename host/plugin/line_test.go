@@ -11,53 +11,24 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/host/plugin/guest"
 	"talon/sdk/abi/manifest"
 )
 
-// keptFacts is facts that do not change.
-type keptFacts struct{ stored, held []*host.Event }
+// keptFacts is facts that do not change. Stored events name what begins with named.
+type keptFacts struct{ memfacts.Facts }
 
-func (w *keptFacts) Get(_ context.Context, id host.ID) ([]byte, error) {
-	return textOf(w.stored, id), nil
-}
-
-func (w *keptFacts) Query(_ context.Context, f host.Filter) ([][]byte, error) {
-	return textsOf(w.stored, f), nil
-}
+func keep(stored, held []*host.Event) *keptFacts { return &keptFacts{*memfacts.New(stored, held)} }
 
 func (w *keptFacts) Referenced(_ context.Context, text string) (bool, error) {
 	return strings.HasPrefix(text, "named"), nil
 }
 
-func (w *keptFacts) Held(_ context.Context, id host.ID) ([]byte, error) {
-	return textOf(w.held, id), nil
-}
-
-func (w *keptFacts) HeldBy(_ context.Context, f host.Filter) ([][]byte, error) {
-	return textsOf(w.held, f), nil
-}
-
-func textOf(list []*host.Event, id host.ID) []byte {
-	for _, e := range list {
-		if e.ID == id {
-			return e.AppendJSON(nil)
-		}
-	}
-	return nil
-}
-
-func textsOf(list []*host.Event, f host.Filter) (found [][]byte) {
-	for _, e := range list {
-		if f.Matches(e) {
-			found = append(found, e.AppendJSON(nil))
-		}
-	}
-	return found
-}
-
 func event(id byte, content string) *host.Event {
-	return &host.Event{ID: host.ID{id}, PubKey: host.PubKey{2}, CreatedAt: now - int64(id), Kind: 1, Content: content, Tags: host.Tags{{"t", "<nostr> & co"}}}
+	e := &host.Event{ID: host.ID{id}, PubKey: host.PubKey{2}, CreatedAt: now - int64(id), Kind: 1, Content: content, Tags: host.Tags{{"t", "<nostr> & co"}}}
+	e.JSON = e.AppendJSON(nil)
+	return e
 }
 
 func note(id byte, content string) *host.Item {
@@ -184,13 +155,13 @@ func TestSampleLines(t *testing.T) {
 
 // TestSampleFacts records what was read, each once, and what cannot be written.
 func TestSampleFacts(t *testing.T) {
-	w := &keptFacts{stored: []*host.Event{event(1, "one"), event(2, "two")}, held: []*host.Event{event(3, "three")}}
+	w := keep([]*host.Event{event(1, "one"), event(2, "two")}, []*host.Event{event(3, "three")})
 	s := sampleOf(Recording{}, 0)
 	x := begin(s)
 	ctx := t.Context()
 	f := x.reads("guard", false, w)
 	for range 2 {
-		if text, err := f.Get(ctx, host.ID{1}); err != nil || string(text) != string(w.stored[0].AppendJSON(nil)) {
+		if text, err := f.Get(ctx, host.ID{1}); err != nil || string(text) != string(event(1, "one").JSON) {
 			t.Errorf("%s, %v", text, err)
 		}
 		if text, _ := f.Get(ctx, host.ID{9}); text != nil {
@@ -257,7 +228,7 @@ func TestSampleNoPurgatory(t *testing.T) {
 // TestSamplePlugin takes what one plugin was asked and said.
 func TestSamplePlugin(t *testing.T) {
 	s := sampleOf(Recording{Plugin: "guard"}, 0)
-	w := &keptFacts{stored: []*host.Event{event(1, "one")}}
+	w := keep([]*host.Event{event(1, "one")}, nil)
 	x := begin(s)
 	_, _ = x.reads("open", false, w).Get(t.Context(), host.ID{1})
 	x.heard("guard", host.Ruling{Action: host.Pass, Rule: "shrug"})
@@ -289,7 +260,7 @@ func TestSampleBounds(t *testing.T) {
 	}
 	begin(s).admit(note(1, large+large), accepted)
 	many := begin(s)
-	f := many.reads("guard", false, &keptFacts{stored: []*host.Event{event(1, large), event(2, large)}})
+	f := many.reads("guard", false, keep([]*host.Event{event(1, large), event(2, large)}, nil))
 	_, _ = f.Query(t.Context(), host.Filter{Limit: -1})
 	many.admit(note(1, ""), accepted)
 	if c := s.result(); c.Lines != 8 || c.TooLarge != 2 {
@@ -336,7 +307,7 @@ func TestSampleRedaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := sampleOf(Recording{Redact: redact}, 0)
-	w := &keptFacts{stored: []*host.Event{event(1, "secret of the store")}, held: []*host.Event{event(2, "secret of purgatory")}}
+	w := keep([]*host.Event{event(1, "secret of the store")}, []*host.Event{event(2, "secret of purgatory")})
 	x := begin(s)
 	f := x.reads("guard", false, w)
 	_, _ = f.Get(t.Context(), host.ID{1})

@@ -152,9 +152,7 @@ func (n *notes) contained(name, member string, yes bool) {
 // refers reports whether an event names an id or an address, as host.Facts have it.
 func refers(text, named string) bool {
 	e, err := wire.ParseEvent([]byte(text))
-	return err == nil && slices.ContainsFunc(e.Tags, func(tag host.Tag) bool {
-		return len(tag) > 1 && len(tag[0]) == 1 && strings.Contains(host.ReferenceTags, tag[0]) && tag[1] == named
-	})
+	return err == nil && e.Names(named)
 }
 
 // standInKind is the kind of stand-ins, which no event of a relay has.

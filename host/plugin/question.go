@@ -40,14 +40,7 @@ func (q *question) encode(b *guest.Request) []byte {
 // ofRepository reports whether the question is about an event that a policy that hosts
 // repositories may hold for their git data.
 func (q *question) ofRepository() bool {
-	if q.item == nil {
-		return false
-	}
-	switch q.item.Event.Kind {
-	case grasp.KindAnnouncement, grasp.KindState, grasp.KindPullRequest, grasp.KindPRUpdate:
-		return true
-	}
-	return false
+	return q.item != nil && grasp.NeedsGitData(int(q.item.Event.Kind))
 }
 
 // causes returns the sources that a failure at the question counts against.

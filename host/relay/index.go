@@ -2,10 +2,8 @@ package relay
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"slices"
-	"strings"
 	"sync"
 
 	"talon/host"
@@ -117,7 +115,7 @@ func (x *index) add(s, old *subscription, filters []host.Filter) {
 	s.watches = make([]watch, 0, len(filters))
 	for i := range filters {
 		if !filters[i].Empty() {
-			s.watches = append(s.watches, watch{sub: s, filter: sorted(filters[i])})
+			s.watches = append(s.watches, watch{sub: s, filter: filters[i].Canonical()})
 		}
 	}
 	share(s.watches)
@@ -144,70 +142,6 @@ func share(watches []watch) {
 			f.Tags[0].Values = before.Tags[0].Values
 		}
 	}
-}
-
-// sorted returns the filter with its own lists, in order, so that long ones can be
-// searched. It shares no text with the message that it came in, which may be much
-// longer.
-func sorted(f host.Filter) host.Filter {
-	f.IDs = slices.Clone(f.IDs)
-	slices.SortFunc(f.IDs, compareIDs)
-	f.Authors = slices.Clone(f.Authors)
-	slices.SortFunc(f.Authors, compareAuthors)
-	f.Kinds = slices.Clone(f.Kinds)
-	slices.Sort(f.Kinds)
-	f.Tags = slices.Clone(f.Tags)
-	for i := range f.Tags {
-		values := slices.Clone(f.Tags[i].Values)
-		for j := range values {
-			values[j] = strings.Clone(values[j])
-		}
-		slices.Sort(values)
-		f.Tags[i].Values = values
-	}
-	return f
-}
-
-// canonical returns a key that is the same for filters that ask for the same.
-func canonical(f *host.Filter) string {
-	s := sorted(*f)
-	b := []byte{}
-	list := func(name byte, given bool, n int) {
-		if given {
-			b = append(b, name)
-			b = binary.AppendUvarint(b, uint64(n))
-		}
-	}
-	list('i', s.IDs != nil, len(s.IDs))
-	for i := range s.IDs {
-		b = append(b, s.IDs[i][:]...)
-	}
-	list('a', s.Authors != nil, len(s.Authors))
-	for i := range s.Authors {
-		b = append(b, s.Authors[i][:]...)
-	}
-	list('k', s.Kinds != nil, len(s.Kinds))
-	for _, k := range s.Kinds {
-		b = binary.AppendUvarint(b, uint64(k))
-	}
-	slices.SortFunc(s.Tags, func(t, u host.TagFilter) int {
-		return cmp.Or(cmp.Compare(t.Name, u.Name), slices.Compare(t.Values, u.Values))
-	})
-	for _, t := range s.Tags {
-		list('#', true, len(t.Values))
-		b = append(b, t.Name)
-		for _, v := range t.Values {
-			b = binary.AppendUvarint(b, uint64(len(v)))
-			b = append(b, v...)
-		}
-	}
-	if s.Since != nil {
-		b = binary.AppendUvarint(append(b, 's'), uint64(*s.Since))
-	}
-	if s.Until != nil {
-		b = binary.AppendUvarint(append(b, 'u'), uint64(*s.Until))
-	}
-	return string(b)
 }
 
 func compareIDs(a, b host.ID) int         { return bytes.Compare(a[:], b[:]) }

@@ -35,7 +35,7 @@ func TestCanonicalSearch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return canonical(&f)
+		return f.Key()
 	}
 	one := key(`{"search":"one two","#t":["x"]}`)
 	if key(`{"#t":["x"],"search":"Two ONE"}`) != one {

@@ -161,12 +161,12 @@ func (s *snapshot) unseen() []laterEvent {
 // how many records were read or copied for this call. Its error is
 // errTooManyRecords, errSnapshotsFull, or the store's.
 func (ss *snapshots) acquire(ctx context.Context, f host.Filter) (s *snapshot, cost int, err error) {
-	f = sorted(f)
+	f = f.Canonical()
 	if f.Limit >= 0 {
 		// The newest of something: one more event moves both ends.
 		return ss.try(ctx, newSnapshot(f, ""), true, 0)
 	}
-	key := canonical(&f)
+	key := f.Key()
 	seq, err := ss.committed(ctx)
 	for s == nil && err == nil {
 		next, mine := ss.join(key, f, seq)

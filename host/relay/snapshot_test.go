@@ -232,7 +232,7 @@ func TestSnapshotOverrun(t *testing.T) {
 		publish(tt.news)
 		ss := w.relay.snapshots
 		ss.mu.Lock()
-		if n := len(ss.byFilter[canonical(&host.Filter{})].later); n > snapshotStep {
+		if n := len(ss.byFilter[host.Filter{}.Key()].later); n > snapshotStep {
 			t.Errorf("%d events are remembered", n)
 		}
 		ss.mu.Unlock()
@@ -320,10 +320,11 @@ func TestCanonical(t *testing.T) {
 	same := [][2]string{
 		{`{"kinds":[1,2],"#t":["a","b"],"#r":["x"]}`, `{"#r":["x"],"#t":["b","a"],"kinds":[2,1]}`},
 		{`{}`, `{ }`},
+		{`{"kinds":[1,1],"#t":["a","a"]}`, `{"kinds":[1],"#t":["a"]}`},
 	}
 	for _, s := range same {
 		f := parseFilters(t, "["+s[0]+","+s[1]+"]")
-		if canonical(&f[0]) != canonical(&f[1]) {
+		if f[0].Key() != f[1].Key() {
 			t.Errorf("%s and %s have different keys", s[0], s[1])
 		}
 	}
@@ -331,7 +332,7 @@ func TestCanonical(t *testing.T) {
 		{"since":1}, {"until":1}, {"authors":[]}, {"ids":[]}, {"kinds":[1],"since":1}]`)
 	keys := map[string]int{}
 	for i := range different {
-		key := canonical(&different[i])
+		key := different[i].Key()
 		if j, ok := keys[key]; ok {
 			t.Errorf("filters %d and %d have the same key", i, j)
 		}

@@ -130,7 +130,7 @@ func (c *conn) subscribe(id string, filters []host.Filter) (*subscription, strin
 		values -= old.values
 	}
 	for i := range filters {
-		s.values += filterValues(&filters[i])
+		s.values += host.FilterValues(filters[i])
 	}
 	if values+s.values > l.Values {
 		return nil, fmt.Sprintf("error: the subscriptions of this connection may have %d values in all, close one first", l.Values)
@@ -229,7 +229,7 @@ func filterKey(filters []host.Filter) string {
 	var keys []string
 	for i := range filters {
 		if !filters[i].Empty() {
-			keys = append(keys, canonical(&filters[i]))
+			keys = append(keys, filters[i].Key())
 		}
 	}
 	slices.Sort(keys)
@@ -238,14 +238,6 @@ func filterKey(filters []host.Filter) string {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(key), key)
 	}
 	return string(h.Sum(nil))
-}
-
-func filterValues(f *host.Filter) int {
-	n := 1 + len(f.IDs) + len(f.Authors) + len(f.Kinds)
-	for i := range f.Tags {
-		n += len(f.Tags[i].Values)
-	}
-	return n
 }
 
 // unsubscribe ends a subscription, if there is one with this id: when it returns,

@@ -4,14 +4,12 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
-
 	"talon/internal/tomlschema"
+	"talon/internal/tomltable"
 )
 
 // Profile describes the behaviour of a relay. Start from [Default], or read one with
@@ -337,24 +335,24 @@ func (p *Profile) check() error {
 }
 
 // special reads what only profiles have.
-func special(d *tomlschema.Decoder, raw toml.Primitive, into reflect.Value, tag reflect.StructTag, path string) (bool, error) {
+func special(d *tomlschema.Decoder, raw tomltable.Value, into reflect.Value, tag reflect.StructTag, path string) (bool, error) {
 	switch into.Interface().(type) {
 	case Answer:
-		keys, ok := d.Keys(raw)
+		keys, ok := raw.Table()
 		if !ok {
-			return true, d.Wrong(raw, path, `a table such as { by = "closed", text = "…" }`)
+			return true, tomlschema.Wrong(raw, path, `a table such as { by = "closed", text = "…" }`)
 		}
 		return true, answer(d, keys, into.Addr().Interface().(*Answer), path)
 	case map[string]any:
-		return true, limitation(d, raw, into, tag, path)
+		return true, limitation(raw, into, tag, path)
 	}
 	return false, nil
 }
 
 // answer decodes the answer to a breach. Missing keys are zero, not the default.
-func answer(d *tomlschema.Decoder, keys map[string]toml.Primitive, a *Answer, path string) error {
+func answer(d *tomlschema.Decoder, keys tomltable.Table, a *Answer, path string) error {
 	*a = Answer{}
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, key := range keys.Keys() {
 		var err error
 		switch key {
 		case "by":
@@ -364,7 +362,7 @@ func answer(d *tomlschema.Decoder, keys map[string]toml.Primitive, a *Answer, pa
 		case "code":
 			err = d.Value(keys[key], reflect.ValueOf(&a.Code).Elem(), `max:"4999"`, path+".code")
 		default:
-			err = d.Wrong(keys[key], path+"."+key, "one of the keys by, code, text")
+			err = tomlschema.Wrong(keys[key], path+"."+key, "one of the keys by, code, text")
 		}
 		if err != nil {
 			return err
@@ -374,26 +372,26 @@ func answer(d *tomlschema.Decoder, keys map[string]toml.Primitive, a *Answer, pa
 }
 
 // limitation reads what is advertised: numbers and booleans.
-func limitation(d *tomlschema.Decoder, raw toml.Primitive, into reflect.Value, tag reflect.StructTag, path string) error {
-	keys, ok := d.Keys(raw)
+func limitation(raw tomltable.Value, into reflect.Value, tag reflect.StructTag, path string) error {
+	keys, ok := raw.Table()
 	if !ok {
-		return d.Wrong(raw, path, "a table")
+		return tomlschema.Wrong(raw, path, "a table")
 	}
 	names := strings.Split(tag.Get("one"), "|")
 	all := map[string]any{}
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, key := range keys.Keys() {
 		if !slices.Contains(names, key) {
-			return d.Wrong(keys[key], path+"."+key, "one of the keys "+strings.Join(names, ", "))
+			return tomlschema.Wrong(keys[key], path+"."+key, "one of the keys "+strings.Join(names, ", "))
 		}
 		var number int64
 		var flag bool
 		switch {
-		case d.Decode(keys[key], &number) == nil:
+		case keys[key].Decode(&number) == nil:
 			all[key] = number
-		case d.Decode(keys[key], &flag) == nil:
+		case keys[key].Decode(&flag) == nil:
 			all[key] = flag
 		default:
-			return d.Wrong(keys[key], path+"."+key, "a whole number, or true or false")
+			return tomlschema.Wrong(keys[key], path+"."+key, "a whole number, or true or false")
 		}
 	}
 	into.Set(reflect.ValueOf(all))

@@ -52,10 +52,10 @@ func (r *Relay) request(c *conn, m *wire.Message, frame []byte) {
 		return
 	}
 	if limit := p.Limits.SubscriptionValues; limit > 0 {
-		values := valuesOf(m.Filters)
+		values := host.FilterValues(m.Filters...)
 		for _, s := range c.subs {
 			if s.id != m.SubID || p.Live.Adds {
-				values += valuesOf(s.filters)
+				values += host.FilterValues(s.filters...)
 			}
 		}
 		if values > limit {
@@ -83,18 +83,6 @@ func (r *Relay) request(c *conn, m *wire.Message, frame []byte) {
 		c.sending = true
 		r.clock.After(0, func() { r.goOn(c) })
 	}
-}
-
-// valuesOf counts the values of filters, and the filters.
-func valuesOf(filters []host.Filter) (n int) {
-	for i := range filters {
-		f := &filters[i]
-		n += 1 + len(f.IDs) + len(f.Authors) + len(f.Kinds)
-		for k := range f.Tags {
-			n += len(f.Tags[k].Values)
-		}
-	}
-	return n
 }
 
 // allFound reports whether every filter has ids, and all of them were found.

@@ -14,9 +14,9 @@ import (
 )
 
 // deletionEvents are one repository at one relay, an issue with comments, and deletions of these
-// comments. A deletion tags only the comment, and half of them say its kind. Noise is deletions of
-// other events.
-func deletionEvents() (stored, deletions, noise []matrixEvent) {
+// comments and reactions to them. These tag only the comment, and half of them say its kind. Noise
+// is deletions of other events.
+func deletionEvents() (stored, deletions, reactions, noise []matrixEvent) {
 	people := []*testkit.Signer{testkit.NewSigner(11), testkit.NewSigner(12)}
 	at := int64(matrixBegin - 1000)
 	said := func(list *[]matrixEvent, who int, kind host.Kind, text string, tags ...host.Tag) *host.Event {
@@ -34,33 +34,37 @@ func deletionEvents() (stored, deletions, noise []matrixEvent) {
 		if n%2 == 0 {
 			tags = append(tags, host.Tag{"k", "1111"})
 		}
-		said(&deletions, 1, 5, "", tags...)
+		if n < 8 {
+			said(&deletions, 1, 5, "", tags...)
+		} else {
+			said(&reactions, 0, 7, "+", tags...)
+		}
 	}
 	for n := range 20 {
 		said(&noise, 1, 5, "", host.Tag{"e", fmt.Sprintf("%064x", n+1)}, host.Tag{"k", "1"})
 	}
-	return stored, deletions, noise
+	return stored, deletions, reactions, noise
 }
 
-// Deletions that tag only a comment come live, and after an absence: from a relay that has few
-// others all of them, else those that say the kind. The layered strategies ask for them if their
+// Deletions that tag only a comment come live, and after an absence, as reactions do: from a relay
+// that has few others all of them, else those that say the kind. The layered strategies ask for them if their
 // setting says so.
 func TestDeletions(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
-	stored, deletions, noise := deletionEvents()
+	stored, deletions, reactions, noise := deletionEvents()
 	for _, c := range []struct {
 		strategy, config, profile string
 		noisy                     bool
-		want                      int // of two deletions
+		want                      int // of two
 	}{
 		{"mirror", "", "strfry", false, 2},
 		{"mirror", "", "khatru", false, 2},
 		{"mirror", "", "nostream", true, 1},
 		{"layered-v5", "", "strfry", false, 0},
-		{"layered-v5", "deletions = 1", "nostream", false, 1},
-		{"layered-v5", "deletions = 2", "khatru", true, 2},
+		{"layered-v5", "second_level = 1", "nostream", false, 1},
+		{"layered-v5", "second_level = 2", "khatru", true, 2},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/noisy=%v/%s", c.strategy, c.profile, c.noisy, c.config), func(t *testing.T) {
 			modules, code := matrixModules(t, "plugins/"+c.strategy, c.config)
@@ -88,7 +92,7 @@ func TestDeletions(t *testing.T) {
 						}
 					}
 					if want := c.want * len(list) / 2; n != want {
-						t.Errorf("%s: %d of %d deletions are here, want %d", when, n, len(list), want)
+						t.Errorf("%s: %d of %d are here, want %d", when, n, len(list), want)
 					}
 				}
 				say := func(list []matrixEvent) {
@@ -98,12 +102,14 @@ func TestDeletions(t *testing.T) {
 				}
 				say(deletions[:4])
 				time.Sleep(5 * time.Second)
-				come("live", deletions[:4])
+				come("deletions live", deletions[:4])
 				w.stop()
-				say(deletions[4:8])
+				say(deletions[4:])
+				say(reactions)
 				w.begin()
 				time.Sleep(time.Minute)
-				come("after a restart", deletions[4:8])
+				come("deletions after a restart", deletions[4:])
+				come("reactions after a restart", reactions)
 			})
 		})
 	}

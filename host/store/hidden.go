@@ -156,7 +156,7 @@ func (r rows) sweepHidden(now int64, limit int) error {
 	return r.RemoveHidden(due)
 }
 
-// AddRefused notes ids that sync does not fetch again.
+// AddRefused notes ids that sync does not fetch again. An id that is noted becomes the newest.
 func (r rows) AddRefused(list []semantics.RefusedID) error {
 	c := r.tx.w.conn
 	for _, one := range list {
@@ -213,10 +213,11 @@ func (s *Store) HiddenAfter(ctx context.Context, number int64, limit int) (found
 	return found, err
 }
 
-// Refused calls yield for the ids that sync does not fetch again, with their dates.
+// Refused calls yield for the ids that sync does not fetch again, with their dates, in the order in
+// which they were noted last.
 func (s *Store) Refused(ctx context.Context, yield func(semantics.RefusedID)) error {
 	return s.use(ctx, metrics.Moderation, func(r *reader) error {
-		return r.each(ctx, `SELECT id, created_at FROM refused`, nil, func(row []driver.Value) error {
+		return r.each(ctx, `SELECT id, created_at FROM refused ORDER BY number`, nil, func(row []driver.Value) error {
 			var one semantics.RefusedID
 			id, _ := row[0].([]byte)
 			copy(one.ID[:], id)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/internal/testkit"
 )
 
@@ -21,12 +22,7 @@ type memory struct {
 }
 
 func (m *memory) Query(_ context.Context, f host.Filter) (list [][]byte, err error) {
-	for _, e := range m.events {
-		if f.Matches(e) && (f.Until == nil || e.CreatedAt <= *f.Until) {
-			list = append(list, e.JSON)
-		}
-	}
-	return list, nil
+	return memfacts.Query(m.events, f), nil
 }
 
 func (m *memory) HeldBy(context.Context, host.Filter) ([][]byte, error) { return nil, nil }

@@ -99,6 +99,10 @@ func (r reader) conversation(ctx context.Context, id host.ID, kind host.Kind, ab
 	if err != nil {
 		return nil, fmt.Errorf("an event that is here does not parse: %w", err)
 	}
+	reported, err := r.reported(ctx, []grasp.ID{grasp.ID(id)}, maintainers)
+	if err != nil || reported[grasp.ID(id)] {
+		return nil, err
+	}
 	c := &conversation{title: titleOf(e), known: append(host.PubKeys(maintainers), e.PubKey)}
 	if _, later := e.Grasp().Root(); later {
 		return nil, nil
@@ -119,6 +123,9 @@ func (r reader) conversation(ctx context.Context, id host.ID, kind host.Kind, ab
 		}
 	}
 	if err := r.said(ctx, c, until); err != nil {
+		return nil, err
+	}
+	if err := r.withoutReportedRemarks(ctx, c, maintainers); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(c.remarks, func(a, b *remark) int {

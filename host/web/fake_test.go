@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"talon/host"
 	"talon/host/gitread"
 	"talon/host/gitrepo"
+	"talon/host/memfacts"
 	"talon/internal/testkit"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -90,21 +90,7 @@ func (w *world) match(ctx context.Context, events []*host.Event, f host.Filter) 
 		w.t.Errorf("a query without kinds or addresses: %+v", f)
 	}
 	w.queries++
-	var found []*host.Event
-	for _, e := range events {
-		if f.Matches(e) {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, func(a, b *host.Event) int {
-		if a.Before(b) {
-			return -1
-		}
-		return 1
-	})
-	for _, e := range found[:min(len(found), f.Limit)] {
-		texts = append(texts, e.JSON)
-	}
+	texts = memfacts.Query(events, f)
 	w.read += len(texts)
 	return texts, w.err
 }

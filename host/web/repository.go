@@ -219,7 +219,7 @@ func (r reader) loadRepository(ctx context.Context, v *repository, repo grasp.Re
 	if err := r.labels(ctx, shown, maintainers); err != nil {
 		return err
 	}
-	if err := r.comments(ctx, shown); err != nil {
+	if err := r.comments(ctx, shown, maintainers); err != nil {
 		return err
 	}
 	named := maintainers[:min(len(maintainers), maxPersons)]

@@ -227,7 +227,7 @@ func (h *Handler) listing(repo grasp.Repo, s section) page {
 			first.Until = next
 			v.Next, v.Partly = first.String(), partly
 		}
-		if err := h.read.comments(ctx, found); err != nil {
+		if err := h.read.comments(ctx, found, a.maintainers); err != nil {
 			return 0, "", nil, err
 		}
 		people, err := h.read.profiles(ctx, authorsOf(found))

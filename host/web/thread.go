@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"html/template"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -58,6 +59,9 @@ func (r reader) threads(ctx context.Context, f host.Filter, maintainers []grasp.
 		t.roots = append(t.roots, found)
 		return true
 	})
+	if err == nil {
+		t.roots, err = r.withoutReported(ctx, t.roots, maintainers)
+	}
 	if err == nil && slices.Contains(f.Kinds, grasp.KindPullRequest) {
 		err = r.updates(ctx, t.roots)
 	}
@@ -183,20 +187,32 @@ func (root *root) addLabels(labels []string) {
 	}
 }
 
-// comments counts the comments on roots. It stops at a number that they share.
-func (r reader) comments(ctx context.Context, roots []*root) error {
+// comments counts the comments on roots, without those that a maintainer has reported. It stops at a
+// number that they share.
+func (r reader) comments(ctx context.Context, roots []*root, maintainers []grasp.PubKey) error {
 	const maximum = 8 * chunk
 	if len(roots) == 0 {
 		return nil
 	}
 	all := byID(roots)
 	f := host.Filter{Kinds: []host.Kind{grasp.KindComment}, Tags: []host.TagFilter{naming('E', roots)}}
+	rootOf := make(map[grasp.ID]*root)
 	more, err := r.each(ctx, f, maximum, func(e *host.Event) bool {
 		if id, ok := e.Grasp().Root(); ok && all[id] != nil {
 			all[id].comments++
+			rootOf[grasp.ID(e.ID)] = all[id]
 		}
 		return true
 	})
+	if err == nil {
+		var reported map[grasp.ID]bool
+		reported, err = r.reported(ctx, slices.Collect(maps.Keys(rootOf)), maintainers)
+		for id := range reported {
+			if root := rootOf[id]; root != nil {
+				root.comments--
+			}
+		}
+	}
 	for _, root := range roots {
 		root.more = more && root.comments > 0
 	}

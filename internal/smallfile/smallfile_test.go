@@ -40,3 +40,25 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// A secret that others can use is not read.
+func TestReadSecret(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]error{0o600: nil, 0o400: nil, 0o640: ErrShared, 0o602: ErrShared} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := ReadSecret(path, 5); !errors.Is(err, want) || (err == nil) != (string(text) == "12345") {
+			t.Errorf("mode %04o: %q, %v, want %v", mode, text, err, want)
+		}
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadSecret(path, 4); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("too long: %v", err)
+	}
+}

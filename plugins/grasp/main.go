@@ -29,13 +29,7 @@ var _ = policy.Register(manifest, new(service))
 
 func main() {}
 
-// Kinds that package grasp does not name.
-const (
-	kindProfile  = 0
-	kindFollows  = 3
-	kindDeletion = 5
-	kindRelays   = 10002
-)
+const kindDeletion = 5 // NIP-09
 
 func (s *service) Admit(in policy.Input) policy.Verdict {
 	event := in.Event()
@@ -43,16 +37,16 @@ func (s *service) Admit(in policy.Input) policy.Verdict {
 		return deniedAuthor
 	}
 	q := s.ask(in.Facts)
-	switch event.Kind() {
-	case grasp.KindAnnouncement:
+	switch kind := event.Kind(); {
+	case kind == grasp.KindAnnouncement:
 		return q.announcement(event)
-	case grasp.KindState:
+	case kind == grasp.KindState:
 		return q.state(event)
-	case grasp.KindPullRequest, grasp.KindPRUpdate:
+	case kind == grasp.KindPullRequest, kind == grasp.KindPRUpdate:
 		return q.pullRequest(event)
-	case kindDeletion:
+	case kind == kindDeletion:
 		return q.deletion(event)
-	case kindProfile, kindFollows, kindRelays, grasp.KindGraspList:
+	case grasp.DescribesAuthor(kind):
 		return q.profile(event)
 	}
 	return q.related(event, unrelated)

@@ -221,11 +221,11 @@ func (s *mirror) heard(r *relay) layers.Items {
 // a live subscription would exclude new events with old dates.
 func (s *mirror) listen(r *relay) {
 	p := r.peer
-	if r.deletions != layers.NoDeletions && r.deletions != p.Deletions {
-		p.Deletions = r.deletions
+	if r.secondLevel != layers.NoSecondLevel && r.secondLevel != p.SecondLevel {
+		p.SecondLevel = r.secondLevel
 		p.Reannounce(live)
-		if r.moreDeletions {
-			p.Fetch(layers.AllDeletions, layers.Fetching{Purpose: strategy.PurposeStartup, Holdings: true})
+		if r.moreSecondLevel {
+			p.Fetch(layers.AllSecondLevel, layers.Fetching{Purpose: strategy.PurposeStartup, Holdings: true})
 		}
 	}
 	want, open := s.heard(r), p.Listening()

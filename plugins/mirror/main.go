@@ -30,7 +30,7 @@ type mirror struct {
 	slots                 int // relays that are compared with at the same time
 	min, longest          int64
 	overlapShort, overlap int64 // seconds; overlap 0: without bound
-	adaptive              bool  // where most deletions are wanted, all are asked for
+	adaptive              bool  // all of the second level is asked for where most of it is wanted
 	check                 int64 // from one fetch of everything to the next, if a relay without NIP-77 was away
 	daily, over           int64
 
@@ -62,7 +62,7 @@ func (s *mirror) Configure(cfg strategy.Config) error {
 	if s.daily, s.over, err = layers.Hours(cfg, "daily_hours_from", "daily_hours_to"); err != nil {
 		return err
 	}
-	s.adaptive = set.Deletions == layers.GitDeletions
+	s.adaptive = set.SecondLevel == layers.GitSecondLevel
 	set.Window, set.Eager = cfg.Int("batch_seconds")*strategy.Second, true
 	set.Method, set.Apart = strategy.MethodAuto, true
 	s.Driver.Configure(s, set)

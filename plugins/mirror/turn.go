@@ -50,9 +50,9 @@ type relay struct {
 	fruitless int64 // connections in a row that brought nothing and ended soon
 	won, lost int   // how often it delivered first, and not
 
-	deletions     layers.Deletions // that layer 1 should ask for; none: not known yet
-	moreDeletions bool             // than were looked at
-	looksAt       bool             // the newest deletions are on their way
+	secondLevel     layers.SecondLevel // that layer 1 should ask for; none: not known yet
+	moreSecondLevel bool               // than were looked at
+	looksAt         bool               // the newest deletions and reactions are on their way
 
 	heardAt int64 // since when it is listened to for all that it may have
 	twice   int   // events that others delivered first since then
@@ -392,9 +392,9 @@ func (r *relay) next() int64 { return r.compared + r.interval }
 // complete notes a comparison of everything, and says when the next one is.
 func (s *mirror) complete(r *relay) {
 	away := r.compared > 0 && r.metAt > r.compared
-	if s.adaptive && !r.visitor && (r.all || r.deletions == layers.NoDeletions) {
+	if s.adaptive && !r.visitor && (r.all || r.secondLevel == layers.NoSecondLevel) {
 		r.looksAt = true
-		r.peer.Fetch(layers.AllDeletions, layers.Fetching{Method: strategy.MethodREQ, Limit: probed, Purpose: r.how.Purpose})
+		r.peer.Fetch(layers.AllSecondLevel, layers.Fetching{Method: strategy.MethodREQ, Limit: probed, Purpose: r.how.Purpose})
 	}
 	if r.everything {
 		r.complete, r.absent = r.began, false
@@ -533,8 +533,8 @@ func (s *mirror) Fetched(p *layers.Peer, c layers.Content, f layers.Fetched) {
 		r.cost += f.Sent
 	}
 	switch {
-	case c.Deletions:
-		s.probedDeletions(r, f)
+	case c.SecondLevel:
+		s.probedSecondLevel(r, f)
 	case r.stage == probing && c.All:
 		r.unwanted = int(f.New) - int(f.Kept)
 		r.wide = tooWide
@@ -559,18 +559,19 @@ func (s *mirror) Fetched(p *layers.Peer, c layers.Content, f layers.Fetched) {
 	}
 }
 
-// probedDeletions takes the newest deletions of a relay. If the relay has few that are not wanted,
-// layer 1 asks for all of them there. Many clients do not say the kind of the deleted event.
-func (s *mirror) probedDeletions(r *relay, f layers.Fetched) {
+// probedSecondLevel takes the newest deletions and reactions of a relay. If the relay has few that
+// are not wanted, layer 1 asks for all of them there. Many clients do not say the kind of the event
+// that they delete.
+func (s *mirror) probedSecondLevel(r *relay, f layers.Fetched) {
 	asked := r.looksAt
 	r.looksAt = false
 	switch {
 	case !asked || !f.Complete:
 		return
 	case r.wide == wide || 8*(f.New-f.Kept) <= f.Events:
-		r.deletions, r.moreDeletions = layers.EveryDeletions, f.Events >= probed
+		r.secondLevel, r.moreSecondLevel = layers.WholeSecondLevel, f.Events >= probed
 	default:
-		r.deletions, r.moreDeletions = layers.GitDeletions, false
+		r.secondLevel, r.moreSecondLevel = layers.GitSecondLevel, false
 	}
 	s.change(r)
 }

@@ -51,6 +51,32 @@ const (
 	KindState        = 30618
 )
 
+// Kinds in which authors describe themselves, beside KindGraspList.
+const (
+	KindProfile   = 0     // NIP-01
+	KindFollows   = 3     // NIP-02
+	KindRelayList = 10002 // NIP-65
+)
+
+// DescribesAuthor reports whether authors describe themselves in events of a kind. Such an event
+// belongs to a service if anything else of its author does.
+func DescribesAuthor(kind int) bool {
+	switch kind {
+	case KindProfile, KindFollows, KindRelayList, KindGraspList:
+		return true
+	}
+	return false
+}
+
+// NeedsGitData reports whether events of a kind may be held until their git data is here.
+func NeedsGitData(kind int) bool {
+	switch kind {
+	case KindAnnouncement, KindState, KindPullRequest, KindPRUpdate:
+		return true
+	}
+	return false
+}
+
 // Stamp orders events: author, time and id.
 type Stamp struct {
 	ID        ID

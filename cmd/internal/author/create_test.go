@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"talon/host/memfacts"
 	"talon/internal/race"
 	"talon/sdk"
 	"talon/sdk/abi/manifest"
@@ -124,7 +125,7 @@ func testNew(t *testing.T, s *Source) {
 	defer f.Close()
 	vectors, err := s.ReadVectors("vectors.jsonl", f)
 	if err == nil {
-		err = s.Test(t.Context(), vectors, Options{Store: new(Store)}, func(r Tested) {
+		err = s.Test(t.Context(), vectors, Options{Store: new(memfacts.Facts)}, func(r Tested) {
 			if r.Err != nil {
 				t.Error(r.Err)
 			}

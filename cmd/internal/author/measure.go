@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/host/plugin/guest"
 )
 
@@ -87,7 +88,7 @@ func (s *Source) timeStart(ctx context.Context, o Options) (time.Duration, error
 // turn until the time is over.
 func (m *Measured) decide(ctx context.Context, r *Runner, questions []*Case, during time.Duration) error {
 	var tally Stats
-	items, stores := make([]*host.Item, len(questions)), make([]*Store, len(questions))
+	items, stores := make([]*host.Item, len(questions)), make([]*memfacts.Facts, len(questions))
 	for i, q := range questions {
 		a := r.Ask(ctx, q)
 		if a.Err != nil {
@@ -97,7 +98,7 @@ func (m *Measured) decide(ctx context.Context, r *Runner, questions []*Case, dur
 			return fmt.Errorf("%s: only events are measured: leave lines with function %s out", q.Where, q.Vector.Function)
 		}
 		tally.Add(q, &a)
-		items[i], stores[i] = itemOf(q), r.store.with(&q.Vector)
+		items[i], stores[i] = itemOf(q), factsOf(r.store, &q.Vector)
 	}
 	m.Fuel50, m.Fuel99, m.MaxFuel = tally.Fuel()
 	if !r.module.Calls(guest.Admit) {
@@ -144,7 +145,7 @@ func (m *Measured) time(ctx context.Context, n int, during time.Duration, cpu fu
 
 // itemOf makes of a question what a relay has in hand when it asks.
 func itemOf(q *Case) *host.Item {
-	it := &host.Item{Event: eventOf(q.Vector.Event), Source: &host.Source{Relay: q.Vector.Source.Relay}}
+	it := &host.Item{Event: guest.VectorEvent(q.Vector.Event), Source: &host.Source{Relay: q.Vector.Source.Relay}}
 	switch q.Vector.Source.Origin {
 	case "import":
 		it.Source.Origin = host.FromImport

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"talon/host/plugin/guest"
 )
 
 // Process is a plugin of strfry: a program that reads one event a line as JSON, and
@@ -127,7 +129,7 @@ func (q *Case) strfry() []byte {
 	line, _ := json.Marshal(struct {
 		strfrySource
 		Event json.RawMessage `json:"event"`
-	}{s, eventOf(q.Vector.Event).JSON})
+	}{s, guest.VectorEvent(q.Vector.Event).JSON})
 	return append(line, '\n')
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/memfacts"
+	"talon/host/plugin/guest"
 	"talon/sdk/abi/manifest"
 )
 
@@ -75,7 +77,7 @@ func TestAbsentID(t *testing.T) {
 		`{"kind": 0, "created_at": 17, "pubkey": "0a", "tags": [["d", "x"], [], ["t", "größe 😀", ""]], "content": "a\"b\\c\n\r\t\b\f\u0001\u001f\u007f\u2028<&>/"}`,
 	} {
 		q := question(t, text)
-		e := eventOf(q.Vector.Event)
+		e := guest.VectorEvent(q.Vector.Event)
 		if err := e.CheckID(); err != nil {
 			t.Errorf("%s: %v: %s", text, err, e.JSON)
 		}
@@ -86,7 +88,7 @@ func TestAbsentID(t *testing.T) {
 		t.Errorf("ids that are given became %x and %x", v.Event.ID, v.Stored[1].ID)
 	}
 	for _, e := range []*manifest.VectorEvent{&v.Stored[0], &v.Held[0]} {
-		if err := eventOf(e).CheckID(); err != nil {
+		if err := guest.VectorEvent(e).CheckID(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -112,7 +114,7 @@ func FuzzParseQuestion(f *testing.F) {
 		if _, err := q.Vector.Request(); err != nil {
 			t.Errorf("%s is taken and cannot be asked: %v", text, err)
 		}
-		new(Store).with(&q.Vector)
+		factsOf(new(memfacts.Facts), &q.Vector)
 		if q.Vector.Event != nil {
 			itemOf(q)
 			if line := q.strfry(); strings.Count(string(line), "\n") != 1 {
@@ -127,7 +129,7 @@ func eventLine(n byte, at int64, tags string) string {
 		strings.Repeat(fmt.Sprintf("%02x", n), 32), strings.Repeat("01", 32), at, tags, n, strings.Repeat("00", 64))
 }
 
-func TestStore(t *testing.T) {
+func TestFacts(t *testing.T) {
 	id := host.ID([]byte(strings.Repeat("\x02", 32)))
 	s, err := ReadEvents("facts", strings.NewReader(eventLine(1, 10, `["e","`+id.String()+`"]`)+"\n\n"+eventLine(2, 30, "")+"\n"+eventLine(2, 30, "")+"\n"+eventLine(3, 20, "")))
 	if err != nil {
@@ -153,7 +155,7 @@ func TestStore(t *testing.T) {
 		t.Error("another is referenced")
 	}
 	q := question(t, `{"event":{"kind":1},"stored":[{"id":"09","kind":7,"created_at":40}],"held":[{"id":"0a","kind":30617}]}`)
-	more := s.with(&q.Vector)
+	more := factsOf(s, &q.Vector)
 	if list, _ := more.Query(t.Context(), host.Filter{Limit: 500}); len(list) != 4 || !strings.Contains(string(list[0]), `"kind":7`) {
 		t.Errorf("with those of the question: %q", list)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/host/plugin/guest"
 	"talon/host/plugin/sets"
 	"talon/host/plugin/state"
@@ -16,7 +17,7 @@ import (
 
 // Options is the environment of a module that runs here.
 type Options struct {
-	Store *Store // what is stored; nil: nothing
+	Store *memfacts.Facts // what is stored; nil: nothing
 	Log   *slog.Logger
 	Fresh bool // compile it, whatever was kept
 
@@ -29,13 +30,13 @@ func (o *Options) service() host.Service {
 	return host.Service((&manifest.Vector{Service: o.Service}).At())
 }
 
-func (o *Options) setDefaults() { o.Store = cmp.Or(o.Store, new(Store)) }
+func (o *Options) setDefaults() { o.Store = cmp.Or(o.Store, new(memfacts.Facts)) }
 
 // Runner is a module that runs as it does in a relay. It is not for several
 // goroutines.
 type Runner struct {
 	source  *Source
-	store   *Store
+	store   *memfacts.Facts
 	module  *guest.Module
 	reducer *guest.Reducer // of another world than that of policies; nil: it was not asked yet
 	memory  *state.Memory
@@ -146,7 +147,7 @@ func (r *Runner) Ask(ctx context.Context, q *Case) (a Answer) {
 		return a
 	}
 	r.sets.question = q.Vector.Sets
-	return r.rule(ctx, f, request, r.store.with(&q.Vector), q.Vector.Now, cmp.Or(q.Vector.Source.Origin, "client"))
+	return r.rule(ctx, f, request, factsOf(r.store, &q.Vector), q.Vector.Now, cmp.Or(q.Vector.Source.Origin, "client"))
 }
 
 // reduce asks a throttle. It is one instance that is asked all that comes.
@@ -181,7 +182,7 @@ func (r *Runner) function(q *Case) (guest.Func, error) {
 }
 
 // rule asks about an encoded request.
-func (r *Runner) rule(ctx context.Context, f guest.Func, request []byte, store *Store, now int64, source string) (a Answer) {
+func (r *Runner) rule(ctx context.Context, f guest.Func, request []byte, store *memfacts.Facts, now int64, source string) (a Answer) {
 	a.Ruling, a.Fuel, a.Err = r.module.Rule(ctx, f, request, store, now, source)
 	return a
 }
@@ -216,32 +217,13 @@ func (s *Source) SelfTest(ctx context.Context) error {
 
 // questionSets are those of a question, and else the operator's.
 type questionSets struct {
-	question  map[string][]string
+	question  guest.VectorSets
 	operators guest.Sets
 }
 
 func (s *questionSets) Contains(name, member []byte) (yes, known bool) {
-	list, known := s.question[string(name)]
-	if !known && s.operators != nil {
-		return s.operators.Contains(name, member)
+	if yes, known = s.question.Contains(name, member); known || s.operators == nil {
+		return yes, known
 	}
-	for _, m := range list {
-		var key [32]byte
-		if m == string(member) || host.ParseHex(key[:], m) && string(key[:]) == string(member) {
-			return true, true
-		}
-	}
-	return false, known
-}
-
-func query(events []*host.Event, f *host.Filter) (found [][]byte) {
-	for _, e := range events {
-		if f.Limit >= 0 && len(found) == f.Limit {
-			break
-		}
-		if f.Matches(e) {
-			found = append(found, e.JSON)
-		}
-	}
-	return found
+	return s.operators.Contains(name, member)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/host/plugin"
 	"talon/internal/testkit"
 )
@@ -22,7 +23,7 @@ import (
 const loud = "READ THIS NOW, ALL OF YOU OUT THERE"
 
 func TestAsk(t *testing.T) {
-	r := running(t, built(t, "examples/hello-policy", "[config]\nmax_capitals = 30\n"), Options{Store: new(Store)})
+	r := running(t, built(t, "examples/hello-policy", "[config]\nmax_capitals = 30\n"), Options{Store: new(memfacts.Facts)})
 	for text, want := range map[string]string{
 		`{"kind":1,"content":"` + loud + `"}`:          "pass",
 		`{"kind":1,"content":"` + loud + loud + `"}`:   "reject shouting",
@@ -41,7 +42,7 @@ func TestAsk(t *testing.T) {
 // TestRemembers sends one author's events, a second apart, through buckets that the
 // module keeps.
 func TestRemembers(t *testing.T) {
-	r := running(t, built(t, "plugins/rate", "[config]\nper_author_events_per_minute = 2\n"), Options{Store: new(Store)})
+	r := running(t, built(t, "plugins/rate", "[config]\nper_author_events_per_minute = 2\n"), Options{Store: new(memfacts.Facts)})
 	var got []string
 	for i, at := range []int{0, 1, 2, 63} {
 		a := r.Ask(t.Context(), question(t, fmt.Sprintf(`{"kind":1,"pubkey":"01","created_at":%d}`, 1700000000+at)))
@@ -58,7 +59,7 @@ func TestSets(t *testing.T) {
 		t.Errorf("without the file of the set: %v", err)
 	}
 	put(t, filepath.Join(s.dir(), "trusted.txt"), strings.Repeat("02", 32)+"\n")
-	r := running(t, s, Options{Store: new(Store)})
+	r := running(t, s, Options{Store: new(memfacts.Facts)})
 	for text, want := range map[string]host.Action{
 		`{"kind":1,"pubkey":"01"}`:                                                                     host.Reject,
 		`{"kind":1,"pubkey":"` + strings.Repeat("02", 32) + `"}`:                                       host.Pass,
@@ -88,7 +89,7 @@ func wantTested(t *testing.T, s *Source, text string, want ...string) (results [
 		t.Fatal(err)
 	}
 	var got []string
-	err = s.Test(t.Context(), vectors, Options{Store: new(Store)}, func(r Tested) {
+	err = s.Test(t.Context(), vectors, Options{Store: new(memfacts.Facts)}, func(r Tested) {
 		results, got = append(results, r), append(got, fmt.Sprint(r.Where, " ", r.Err))
 	})
 	if err != nil {
@@ -164,8 +165,8 @@ func TestSelfTest(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	s := built(t, "examples/hello-policy", "")
-	a := running(t, s, Options{Store: new(Store)})
-	b := running(t, built(t, "examples/hello-policy", "[config]\nmax_capitals = 5\n"), Options{Store: new(Store)})
+	a := running(t, s, Options{Store: new(memfacts.Facts)})
+	b := running(t, built(t, "examples/hello-policy", "[config]\nmax_capitals = 5\n"), Options{Store: new(memfacts.Facts)})
 	var c Comparison
 	throttle := question(t, `{"function":"throttle_admit","request":{},"want":{"start":true}}`)
 	if got := a.Ask(t.Context(), throttle); got.Err == nil || !strings.Contains(got.Err.Error(), "throttle_admit, which gives no verdict") {
@@ -328,7 +329,7 @@ func TestMeasure(t *testing.T) {
 	compiles(t, golang.name)
 	s := built(t, "examples/hello-policy", "")
 	questions := []*Case{question(t, `{"kind":1,"content":"hello"}`), question(t, `{"kind":1,"content":"`+loud+`"}`)}
-	m, err := s.Bench(t.Context(), questions, time.Millisecond, Options{Store: new(Store)})
+	m, err := s.Bench(t.Context(), questions, time.Millisecond, Options{Store: new(memfacts.Facts)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +344,7 @@ func TestMeasure(t *testing.T) {
 		if text != "" {
 			list = append(list, question(t, text))
 		}
-		if _, err := s.Bench(t.Context(), list, time.Millisecond, Options{Store: new(Store)}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.Bench(t.Context(), list, time.Millisecond, Options{Store: new(memfacts.Facts)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 
 	"talon/internal/durable"
+	"talon/internal/smallfile"
 )
 
 // clientKey returns the key by which a signer knows this client, in hex. It makes one the first
@@ -40,19 +40,10 @@ func clientKey(folder, signer string) (key string, isNew bool, err error) {
 
 // readKey reads the file of a key. No error quotes what it holds.
 func readKey(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
+	text, err := smallfile.ReadSecret(path, 100)
+	if errors.Is(err, smallfile.ErrShared) {
+		return "", fmt.Errorf("read the key by which the signer knows you: %w: remove it, and connect the signer again", err)
 	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return "", fmt.Errorf("others can use %s (mode %04o), the key by which the signer knows you: remove it, and connect the signer again", path, mode)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, 100))
 	if err != nil {
 		return "", err
 	}

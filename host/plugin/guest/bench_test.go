@@ -152,7 +152,7 @@ func BenchmarkHostFunctions(b *testing.B) {
 		b.Run(f.name, func(b *testing.B) {
 			const calls = 50
 			m := mustLoad(b, f.guest(calls).assemble(), func(o *Options) {
-				o.State, o.Sets = newState(b), vectorSets{"authors": {strings.Repeat("ab", 32)}}
+				o.State, o.Sets = newState(b), VectorSets{"authors": {strings.Repeat("ab", 32)}}
 			})
 			facts := &fakeFacts{stored: map[host.ID][]byte{{}: storedJSON(b)}}
 			ctx := b.Context()

@@ -207,7 +207,7 @@ func TestWitness(t *testing.T) {
 			g.message = []byte("authorsmember")
 		}
 		m := mustLoad(t, g.assemble(), func(o *Options) {
-			o.State, o.Sets = newState(t), vectorSets{"authors": {"member"}}
+			o.State, o.Sets = newState(t), VectorSets{"authors": {"member"}}
 		})
 		w := &witness{}
 		if _, err := ask(t, m, item(1, ""), w); err != nil {

@@ -105,7 +105,7 @@ func TestPrices(t *testing.T) {
 		hostCall{abi.CapLog, funcType(0, 3), consts(1, 0, 64)},
 	) {
 		m := mustLoad(t, h.guest(calls).assemble(), func(o *Options) {
-			o.State, o.Sets, o.Log = newState(t), vectorSets{"authors": {strings.Repeat("ab", 32)}}, nil
+			o.State, o.Sets, o.Log = newState(t), VectorSets{"authors": {strings.Repeat("ab", 32)}}, nil
 		})
 		inst, _ := m.pool.get(t.Context(), atOnce)
 		facts := &fakeFacts{stored: map[host.ID][]byte{{}: storedJSON(t)}}

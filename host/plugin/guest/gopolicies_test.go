@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/host/plugin/plugintest"
 	"talon/internal/race"
 	"talon/internal/testkit"
@@ -77,7 +78,7 @@ func TestMorePolicies(t *testing.T) {
 				f, requests = Query, hostileQueries()
 			}
 			for name, request := range requests {
-				_, fuel, err := m.Rule(t.Context(), f, request, new(vectorFacts), now, "client")
+				_, fuel, err := m.Rule(t.Context(), f, request, new(memfacts.Facts), now, "client")
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
@@ -151,16 +152,16 @@ const anchor = 700_000 // a key
 
 // trustRelay is a relay with the follow lists of the anchor, of whom he follows, and
 // of nobody else.
-func trustRelay(lists ...[]string) *vectorFacts {
+func trustRelay(lists ...[]string) *memfacts.Facts {
 	var names []int
 	for i := range lists {
 		names = append(names, 1+i)
 	}
-	relay := &vectorFacts{stored: vectorEvents{graspEvent(3, anchor, follows(names...)...)}}
+	stored := []*host.Event{graspEvent(3, anchor, follows(names...)...)}
 	for i, tags := range lists {
-		relay.stored = append(relay.stored, graspEvent(3, 1+i, tags...))
+		stored = append(stored, graspEvent(3, 1+i, tags...))
 	}
-	return relay
+	return memfacts.New(stored, nil)
 }
 
 func follows(authors ...int) (tags []string) {
@@ -198,7 +199,7 @@ func TestTrustWithinItsBudget(t *testing.T) {
 		people = append(people, followsFrom(1_000_000+200*i, 200))
 	}
 	late := follows(4_000_000)
-	for name, relay := range map[string]*vectorFacts{
+	for name, relay := range map[string]*memfacts.Facts{
 		"500 lists of 200":              trustRelay(append(people, late)...),
 		"5 lists of 7,000":              trustRelay(append(large, late)...),
 		"lists of 90,000 empty tags":    trustRelay(append(slices.Repeat([][]string{make([]string, 90_000)}, 5), late)...),

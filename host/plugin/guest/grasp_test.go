@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/internal/testkit"
 )
 
 // graspRelay is a relay as the module grasp sees it: every repository in git has
 // every object, all of them commits.
 type graspRelay struct {
-	vectorFacts
+	memfacts.Facts
 	here map[host.Address]bool
 }
 
@@ -93,7 +94,7 @@ func manyTags(n int, format string) (tags []string) {
 // nothing would be decided.
 func TestGraspWithinItsBudget(t *testing.T) {
 	testkit.SkipRace(t)
-	flood := func(events, maintainers int) (list vectorEvents) {
+	flood := func(events, maintainers int) (list []*host.Event) {
 		for i := range events {
 			list = append(list, graspAnnouncement(1000+i, upTo(maintainers)...))
 		}
@@ -108,14 +109,14 @@ func TestGraspWithinItsBudget(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name         string
-		stored, held vectorEvents
+		stored, held []*host.Event
 		event        *host.Event
 		want         string
 	}{
 		{"an unrelated note", nil, nil, graspEvent(1, 5, "e "+strings.Repeat("ab", 32), "p "+strings.Repeat("cd", 32), "t nostr"), "reject unrelated"},
-		{"an issue", vectorEvents{graspAnnouncement(1)}, nil, graspEvent(1621, 5, "a "+graspAddress(1).String()), "accept related"},
-		{"a state of 20 refs", vectorEvents{graspAnnouncement(1, 2)}, nil, graspState(2, 20), "accept state-complete"},
-		{"a state of 2,000 refs", vectorEvents{graspAnnouncement(1, 2)}, nil, graspState(2, 2000), "hold state-large"},
+		{"an issue", []*host.Event{graspAnnouncement(1)}, nil, graspEvent(1621, 5, "a "+graspAddress(1).String()), "accept related"},
+		{"a state of 20 refs", []*host.Event{graspAnnouncement(1, 2)}, nil, graspState(2, 20), "accept state-complete"},
+		{"a state of 2,000 refs", []*host.Event{graspAnnouncement(1, 2)}, nil, graspState(2, 2000), "hold state-large"},
 		{"500 announcements of one identifier", flood(500, 2), flood(500, 2), graspState(1_000_000, 2), "hold state-waits"},
 		{"announcements that list each 900 maintainers", large, large, graspState(1_000_000, 2), "hold state-waits"},
 		{"an announcement of 10,000 maintainers", nil, nil, graspAnnouncement(1, upTo(10_000)...), "reject announcement-large"},
@@ -128,7 +129,7 @@ func TestGraspWithinItsBudget(t *testing.T) {
 		{"a deletion of 7,000 events", nil, nil, graspEvent(5, 5, manyTags(7000, "e %064x")...), "reject unrelated"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			relay.vectorFacts = vectorFacts{test.stored, test.held}
+			relay.Facts = *memfacts.New(test.stored, test.held)
 			request := new(Request).Admit(&host.Item{Event: test.event, Source: &host.Source{}}, now)
 			for range rounds {
 				ruling, fuel, err := m.Rule(t.Context(), Admit, request, relay, now, "client")
@@ -196,7 +197,7 @@ func TestManyRefs(t *testing.T) {
 			for range 8 {
 				e.Tags = append(e.Tags, []string{"x", "y"})
 				request := new(Request).Admit(&host.Item{Event: e, Source: &host.Source{}}, now)
-				ruling, fuel, err := m.Rule(t.Context(), Admit, request, new(vectorFacts), now, "client")
+				ruling, fuel, err := m.Rule(t.Context(), Admit, request, new(memfacts.Facts), now, "client")
 				if got := fmt.Sprint(ruling.Action, " ", ruling.Rule); err != nil || got != test.want {
 					t.Fatalf("%s, %v; want %s", got, err, test.want)
 				}
@@ -212,7 +213,7 @@ func TestManyRefs(t *testing.T) {
 // or one announcement behind it, so without what the database takes.
 func BenchmarkGrasp(b *testing.B) {
 	relay := &graspRelay{here: map[host.Address]bool{graspAddress(1): true}}
-	relay.stored = vectorEvents{graspAnnouncement(1, 2)}
+	relay.Facts = *memfacts.New([]*host.Event{graspAnnouncement(1, 2)}, nil)
 	m := loadGrasp(b, relay)
 	for _, bench := range []struct {
 		name  string

@@ -108,7 +108,7 @@ func TestHostFunctions(t *testing.T) {
 	full := func(o *Options) {
 		o.State, o.Git = newState(t), fakeGit{}
 		o.State.Set([]byte(object), []byte("value"), 0, now)
-		o.Sets = vectorSets{object: {repo.String(), strings.Repeat("00", 32)}}
+		o.Sets = VectorSets{object: {repo.String(), strings.Repeat("00", 32)}}
 		o.Held = fakeHeld{{}: storedJSON(t)}
 	}
 	broken := func(o *Options) { o.Git = fakeGit{errors.New("no disk")} }
@@ -262,7 +262,7 @@ func TestHostFunctionsAllocateNothing(t *testing.T) {
 			continue
 		}
 		m := mustLoad(t, call.guest(10).assemble(), func(o *Options) {
-			o.State, o.Sets = newState(t), vectorSets{"authors": nil}
+			o.State, o.Sets = newState(t), VectorSets{"authors": nil}
 			o.State.Set(make([]byte, 32), []byte("value"), 0, now)
 		})
 		ctx := t.Context()

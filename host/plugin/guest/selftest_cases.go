@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/sdk/abi/manifest"
 )
 
@@ -31,7 +32,7 @@ func (m *Module) selfTests(sets Sets) ([]*selfTest, error) {
 		for _, p := range probes()[f] {
 			tests = append(tests, &selfTest{
 				name: fmt.Sprintf("probe %q", p.name), function: f, request: p.request, decode: p.decode,
-				now: manifest.VectorNow, facts: newVectorFacts(nil, nil), sets: sets,
+				now: manifest.VectorNow, facts: new(memfacts.Facts), sets: sets,
 			})
 		}
 	}
@@ -46,8 +47,8 @@ func (m *Module) selfTests(sets Sets) ([]*selfTest, error) {
 			return nil, fmt.Errorf("vector %q: %w", v.Name, err)
 		}
 		test := &selfTest{
-			name: fmt.Sprintf("vector %q", v.Name), request: request, now: v.Now, facts: newVectorFacts(v.Stored, v.Held),
-			vector: v, config: encodeConfig(settings, host.Service(v.At())), sets: vectorSets(v.Sets),
+			name: fmt.Sprintf("vector %q", v.Name), request: request, now: v.Now, facts: memfacts.New(VectorEvents(v.Stored), VectorEvents(v.Held)),
+			vector: v, config: encodeConfig(settings, host.Service(v.At())), sets: VectorSets(v.Sets),
 		}
 		for _, f := range m.functions {
 			if f.String() == v.Function {

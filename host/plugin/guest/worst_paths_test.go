@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
@@ -62,7 +63,7 @@ func TestWorstQueries(t *testing.T) {
 				o.Config, o.State, o.Instances = settings, newState(t), 1
 				o.Limits.Time, o.Budgets.Time = time.Minute, time.Minute
 			})
-			boundQuestions(t, m, Query, new(vectorFacts), fuelPerByte, namedRequest{"a usual query", usual}, worst)
+			boundQuestions(t, m, Query, new(memfacts.Facts), fuelPerByte, namedRequest{"a usual query", usual}, worst)
 		})
 	}
 }
@@ -75,7 +76,7 @@ func TestWorstConnections(t *testing.T) {
 	})
 	request := func(c host.Connection) []byte { return slices.Clone(new(Request).Connect(&c, now)) }
 	long := strings.Repeat("\xff", 60_000)
-	boundQuestions(t, m, Connect, new(vectorFacts), fuelPerByte,
+	boundQuestions(t, m, Connect, new(memfacts.Facts), fuelPerByte,
 		namedRequest{"a usual client", request(host.Connection{Client: host.Client{Addr: netip.MustParseAddr("192.0.2.1"), Path: "/"}, Open: 1, FromAddr: 1})},
 		[]namedRequest{
 			{"one too many", request(host.Connection{Client: host.Client{Addr: netip.MustParseAddr("192.0.2.1"), Path: "/"}, Open: 11, FromAddr: 11})},
@@ -110,8 +111,8 @@ func TestWorstPushes(t *testing.T) {
 		large.Tags = append(large.Tags, host.Tag{"clone", fmt.Sprintf("https://relay.example.com.evil.example/%d", i)})
 	}
 	large = signed(large)
-	ask := func(name string, request []byte, stored, held vectorEvents) (fuel int64) {
-		facts.stored, facts.held, facts.reads, facts.bytes = stored, held, 0, 0
+	ask := func(name string, request []byte, stored, held []*host.Event) (fuel int64) {
+		facts.Facts, facts.reads, facts.bytes = *memfacts.New(stored, held), 0, 0
 		_, fuel, err := m.Rule(t.Context(), Push, request, facts, now, "client")
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -123,19 +124,19 @@ func TestWorstPushes(t *testing.T) {
 		return fuel
 	}
 	honest := push("talon", 2, 2)
-	ask("the first", honest, vectorEvents{usual}, nil)
-	fuel := ask("a usual push", honest, vectorEvents{usual}, nil)
+	ask("the first", honest, []*host.Event{usual}, nil)
+	fuel := ask("a usual push", honest, []*host.Event{usual}, nil)
 	strangers := crowd(2000, func(a int) *host.Event { return listing(a, owner) })
 	for _, worst := range []struct {
 		name         string
 		request      []byte
-		stored, held vectorEvents
+		stored, held []*host.Event
 	}{
-		{"beside 2,000 strangers", honest, append(vectorEvents{usual}, strangers...), strangers},
-		{"of 5,000 refs", push("talon", 2, 5000), vectorEvents{usual}, nil},
-		{"of 2,000 maintainers", push("talon", 2000, 2), vectorEvents{usual}, nil},
+		{"beside 2,000 strangers", honest, append([]*host.Event{usual}, strangers...), strangers},
+		{"of 5,000 refs", push("talon", 2, 5000), []*host.Event{usual}, nil},
+		{"of 2,000 maintainers", push("talon", 2000, 2), []*host.Event{usual}, nil},
 		{"to a long identifier", push(strings.Repeat("é", 30_000), 2, 2), nil, nil},
-		{"to what is large", honest, vectorEvents{large}, vectorEvents{large}},
+		{"to what is large", honest, []*host.Event{large}, []*host.Event{large}},
 	} {
 		got := ask(worst.name, worst.request, worst.stored, worst.held)
 		read := int64(len(worst.request) - len(honest) + max(facts.bytes-len(usual.JSON), 0))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/internal/testkit"
 	"talon/sdk/nip19"
 )
@@ -21,27 +22,20 @@ type indexedFacts struct {
 	reads, bytes int
 }
 
-func (f *indexedFacts) answer(list vectorEvents, filter host.Filter) (found [][]byte) {
+func (f *indexedFacts) count(found [][]byte, err error) ([][]byte, error) {
 	f.reads++
-	for _, e := range list {
-		if len(found) == filter.Limit || !filter.Matches(e) {
-			continue
-		}
-		if filter.Header {
-			e = e.Header()
-		}
-		found = append(found, e.JSON)
-		f.bytes += len(e.JSON)
+	for _, text := range found {
+		f.bytes += len(text)
 	}
-	return found
+	return found, err
 }
 
-func (f *indexedFacts) Query(_ context.Context, filter host.Filter) ([][]byte, error) {
-	return f.answer(f.stored, filter), nil
+func (f *indexedFacts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	return f.count(f.graspRelay.Query(ctx, filter))
 }
 
-func (f *indexedFacts) HeldBy(_ context.Context, filter host.Filter) ([][]byte, error) {
-	return f.answer(f.held, filter), nil
+func (f *indexedFacts) HeldBy(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	return f.count(f.graspRelay.HeldBy(ctx, filter))
 }
 
 func (f *indexedFacts) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
@@ -70,7 +64,7 @@ func listing(author int, maintainers ...int) *host.Event {
 }
 
 // crowd is what many authors announce.
-func crowd(n int, announce func(author int) *host.Event) (list vectorEvents) {
+func crowd(n int, announce func(author int) *host.Event) (list []*host.Event) {
 	for i := range n {
 		list = append(list, announce(10_000+i))
 	}
@@ -89,9 +83,9 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 		o.Git, o.Service, o.Instances = facts, host.Service{Domain: "relay.example.com", PRs: true}, 1
 		o.Limits.Time, o.Budgets.Time = time.Minute, time.Minute
 	})
-	cost := func(name string, stored, held vectorEvents, e *host.Event, want string) (fuel int64) {
+	cost := func(name string, stored, held []*host.Event, e *host.Event, want string) (fuel int64) {
 		t.Helper()
-		facts.stored, facts.held, facts.reads, facts.bytes = stored, held, 0, 0
+		facts.Facts, facts.reads, facts.bytes = *memfacts.New(stored, held), 0, 0
 		request := new(Request).Admit(&host.Item{Event: e, Source: &host.Source{}}, now)
 		ruling, fuel, err := m.Rule(t.Context(), Admit, request, facts, now, "client")
 		if got := fmt.Sprint(ruling.Action, " ", ruling.Rule); err != nil || got != want {
@@ -105,7 +99,7 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 	}
 	elsewhere := graspEvent(30617, author, "d talon", "clone https://elsewhere.com/talon.git", "relays wss://elsewhere.com")
 	large := strings.Repeat("x", 60_000)
-	chain := func(n, links int) (list vectorEvents) {
+	chain := func(n, links int) (list []*host.Event) {
 		for i := range links {
 			list = append(list, listing(20_000+i, append(upTo(n)[min(1, n):], []int{author, 20_000 + i - 1}[min(i, 1)])...))
 		}
@@ -138,12 +132,12 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 	cost("the first", nil, nil, issue(), "reject unrelated") // an instance grows its memory
 	for _, group := range []struct {
 		name   string
-		stored vectorEvents
+		stored []*host.Event
 		event  *host.Event
 		want   string
 		worst  []worstInput
 	}{
-		{"a state of a stranger", vectorEvents{listing(1, 2)}, graspState(author, 2), "reject state-not-maintainer", []worstInput{
+		{"a state of a stranger", []*host.Event{listing(1, 2)}, graspState(author, 2), "reject state-not-maintainer", []worstInput{
 			{"2,000 held", nil, strangers, graspState(author, 2), "reject state-not-maintainer"},
 			{"2,000 stored and held", strangers, strangers, graspState(author, 2), "reject state-not-maintainer"},
 			{"large ones", largeStrangers, largeStrangers, graspState(author, 2), "reject state-not-maintainer"},
@@ -152,24 +146,24 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 			}), strangers, graspState(author, 2), "reject state-not-maintainer"},
 			{"of 5,000 refs", strangers, strangers, graspState(author, 5000), "reject state-not-maintainer"},
 		}},
-		{"a state of one of two", vectorEvents{listing(author, author, 2), listing(2, author, 2)}, graspState(author, 2), "hold state-waits", []worstInput{
-			{"2,000 list its author", vectorEvents{own}, listers, graspState(author, 2), "hold state-waits"},
-			{"stored, held and large", append(vectorEvents{own}, largeListers...), largeListers, graspState(author, 2), "hold state-waits"},
-			{"a chain of 200", vectorEvents{own}, chain(0, 200), graspState(author, 2), "hold state-waits"},
+		{"a state of one of two", []*host.Event{listing(author, author, 2), listing(2, author, 2)}, graspState(author, 2), "hold state-waits", []worstInput{
+			{"2,000 list its author", []*host.Event{own}, listers, graspState(author, 2), "hold state-waits"},
+			{"stored, held and large", append([]*host.Event{own}, largeListers...), largeListers, graspState(author, 2), "hold state-waits"},
+			{"a chain of 200", []*host.Event{own}, chain(0, 200), graspState(author, 2), "hold state-waits"},
 			{"a chain of 200 large ones", chain(900, 200), chain(900, 200), graspState(author, 2), "hold state-waits"},
-			{"an own announcement as large as may be", nil, vectorEvents{listing(author, upTo(900)...)}, graspState(author, 2), "hold state-waits"},
-			{"of 40 refs", vectorEvents{own}, listers, graspState(author, 40), "hold state-waits"},
-			{"of 5,000 refs", vectorEvents{own}, listers, graspState(author, 5000), "hold state-large"},
-			{"of 40 long refs", vectorEvents{own}, nil, graspEvent(30618, author, append([]string{"d talon"},
+			{"an own announcement as large as may be", nil, []*host.Event{listing(author, upTo(900)...)}, graspState(author, 2), "hold state-waits"},
+			{"of 40 refs", []*host.Event{own}, listers, graspState(author, 40), "hold state-waits"},
+			{"of 5,000 refs", []*host.Event{own}, listers, graspState(author, 5000), "hold state-large"},
+			{"of 40 long refs", []*host.Event{own}, nil, graspEvent(30618, author, append([]string{"d talon"},
 				manyTags(40, "refs/heads/"+strings.Repeat("x", 1000)+"%d "+strings.Repeat("ab", 20))...)...), "hold state-faulty"},
 		}},
-		{"a maintainer's announcement", vectorEvents{listing(1, author)}, elsewhere, "accept announcement-maintainer", []worstInput{
+		{"a maintainer's announcement", []*host.Event{listing(1, author)}, elsewhere, "accept announcement-maintainer", []worstInput{
 			{"2,000 strangers", strangers, strangers, elsewhere, "reject announcement-not-listed"},
 			{"members of a crowd", members, nil, elsewhere, "reject announcement-not-listed"},
 			{"large", strangers, strangers, graspEvent(30617, author, "d talon", "description "+large), "reject announcement-not-listed"},
 			{"of many maintainers", strangers, strangers, signed(graspAnnouncementAt("elsewhere.com", author, upTo(900)...)), "reject announcement-not-listed"},
 		}},
-		{"an issue", vectorEvents{own}, issue("a " + graspAddress(author).String()), "accept related", []worstInput{
+		{"an issue", []*host.Event{own}, issue("a " + graspAddress(author).String()), "accept related", []worstInput{
 			{"of large announcements", largeStrangers, nil, issue(manyAddresses(30)...), "accept related"},
 			{"of nothing", nil, nil, issue(manyTags(3000, "a 30617:%064x:x")...), "reject unrelated"},
 			{"of one author's everything", crowd(400, func(a int) *host.Event {
@@ -183,12 +177,12 @@ func TestWorstInputsOfGrasp(t *testing.T) {
 				}
 			})...), "hold related-waits"},
 		}},
-		{"a pull request", vectorEvents{own}, pr("a " + graspAddress(author).String()), "hold pr-waits", []worstInput{
+		{"a pull request", []*host.Event{own}, pr("a " + graspAddress(author).String()), "hold pr-waits", []worstInput{
 			{"to 20 large announcements", largeStrangers, largeStrangers, pr(manyAddresses(20)...), "hold pr-waits"},
 			{"to 20 identifiers", nil, nil, pr(manyTags(20, "a 30617:"+graspKey(7).String()+":%d")...), "reject unrelated"},
 			{"to 3,000 repositories", largeStrangers, nil, pr(manyTags(3000, "a 30617:%064x:x")...), "reject unrelated"},
 		}},
-		{"a deletion", vectorEvents{own}, graspEvent(5, author, "a "+graspAddress(author).String()), "accept deletion", []worstInput{
+		{"a deletion", []*host.Event{own}, graspEvent(5, author, "a "+graspAddress(author).String()), "accept deletion", []worstInput{
 			{"of 7,000 ids", nil, nil, graspEvent(5, author, manyTags(7000, "e %064x")...), "reject unrelated"},
 			{"of 3,000 addresses", largeStrangers, nil, graspEvent(5, author, manyTags(3000, "a 30617:%064x:x")...), "reject unrelated"},
 		}},
@@ -210,7 +204,7 @@ func TestWorstQuota(t *testing.T) {
 	testkit.SkipRace(t)
 	const author, quota = 7, 100
 	npub := nip19.EncodeNpub(graspKey(author))
-	own := func(n int, tags ...string) vectorEvents {
+	own := func(n int, tags ...string) []*host.Event {
 		return slices.Collect(func(yield func(*host.Event) bool) {
 			for i := range n {
 				with := []string{fmt.Sprintf("d repository-%d", i), "name A repository", "description " + strings.Repeat("x", 200)}
@@ -254,7 +248,7 @@ func TestWorstQuota(t *testing.T) {
 		}
 		for _, test := range []struct {
 			name         string
-			stored, held vectorEvents
+			stored, held []*host.Event
 			want         string
 		}{
 			{"nobody", nil, nil, allowed},
@@ -268,7 +262,7 @@ func TestWorstQuota(t *testing.T) {
 			{"900 URLs", own(60, manyTags(900, "clone https://elsewhere.com/"+npub+"/%d.git")...), nil, refused},
 			{"900 of this service", own(60, append(others(900), relays)...), nil, refused},
 		} {
-			facts.stored, facts.held, facts.reads, facts.bytes = test.stored, test.held, 0, 0
+			facts.Facts, facts.reads, facts.bytes = *memfacts.New(test.stored, test.held), 0, 0
 			request := new(Request).Admit(&host.Item{Event: asked, Source: &host.Source{}}, now)
 			ruling, fuel, err := m.Rule(t.Context(), Admit, request, facts, now, "client")
 			if got := fmt.Sprint(ruling.Action, " ", ruling.Rule); err != nil || got != test.want {
@@ -285,7 +279,7 @@ func TestWorstQuota(t *testing.T) {
 // worstInput is an event, what an attacker has stored before it, and what is decided.
 type worstInput struct {
 	name         string
-	stored, held vectorEvents
+	stored, held []*host.Event
 	event        *host.Event
 	want         string
 }

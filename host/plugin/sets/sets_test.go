@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/host/plugin/sidecar"
 )
 
@@ -59,11 +60,7 @@ func (f *facts) Query(ctx context.Context, filter host.Filter) (out [][]byte, er
 	if err := errors.Join(f.err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	for _, e := range f.events {
-		if filter.Matches(e) && len(out) < filter.Limit {
-			out = append(out, e.JSON)
-		}
-	}
+	out = memfacts.Query(f.events, filter)
 	if f.during != nil {
 		f.during()
 	}

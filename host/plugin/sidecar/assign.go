@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
+	"talon/internal/tomltable"
 )
 
 // Assignment gives a key of a side-car a value.
@@ -71,15 +71,15 @@ func (a *Assignment) decode() (any, error) {
 	}
 	text := []byte("x = " + a.Value)
 	list, err := scan(text)
-	var keys map[string]any
+	var value any
 	if err == nil {
-		_, err = toml.Decode(string(text), &keys)
+		value, err = tomltable.ParseValue(a.Value)
 	}
 	// A comment would take what follows the value.
-	if err != nil || len(list) != 1 || list[0].end != len(text) || len(keys) != 1 {
+	if err != nil || len(list) != 1 || list[0].end != len(text) {
 		return nil, fmt.Errorf("%s = %.80s: want a value of TOML", a.Key, a.Value)
 	}
-	return keys["x"], nil
+	return value, nil
 }
 
 // Assign changes keys in the text of a side-car, or adds them, and keeps everything else. It refuses a
@@ -110,19 +110,20 @@ func Assign(text []byte, list []Assignment) ([]byte, error) {
 
 // holds reports whether the text says what is assigned.
 func (a *Assignment) holds(text []byte) bool {
-	var keys map[string]any
-	if _, err := toml.Decode(string(text), &keys); err != nil {
+	keys, err := tomltable.Parse(text)
+	if err != nil {
 		return false
 	}
 	if a.Table != "" {
-		keys, _ = keys[a.Table].(map[string]any)
+		keys, _ = keys[a.Table].Table()
 	}
-	got, there := keys[a.Key]
-	if a.Value == "" {
-		return !there
+	value, there := keys[a.Key]
+	if a.Value == "" || !there {
+		return there == (a.Value != "")
 	}
-	want, err := a.decode()
-	return err == nil && there && reflect.DeepEqual(got, want)
+	got, err := value.Any()
+	want, wrong := a.decode()
+	return err == nil && wrong == nil && reflect.DeepEqual(got, want)
 }
 
 // apply changes one key.
@@ -224,11 +225,11 @@ func (a *Assignment) insert(text []byte, at int, key string) []byte {
 
 // inline changes a key of a table within braces, which is written again.
 func (a *Assignment) inline(text []byte, st *statement) ([]byte, error) {
-	var keys map[string]any
-	if _, err := toml.Decode("x = "+string(text[st.start:st.end]), &keys); err != nil {
+	value, err := tomltable.ParseValue(string(text[st.start:st.end]))
+	if err != nil {
 		return nil, fmt.Errorf("read the table %s: %w", a.Table, err)
 	}
-	table, ok := keys["x"].(map[string]any)
+	table, ok := value.(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("%s is no table: write it by hand", a.Table)
 	}

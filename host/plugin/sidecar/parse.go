@@ -2,14 +2,13 @@ package sidecar
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/BurntSushi/toml"
+	"talon/internal/tomltable"
 )
 
 // worlds have functions that can fail.
@@ -48,17 +47,11 @@ func Parse(text []byte) (*File, error) {
 	if _, err := scan(text); err != nil {
 		return nil, err
 	}
-	t := table{reader: new(reader)}
-	meta, err := toml.Decode(string(text), &t.keys)
+	keys, err := tomltable.Parse(text)
 	if err != nil {
-		var parse toml.ParseError
-		if errors.As(err, &parse) {
-			// The message may quote the text at that position, including line breaks.
-			return nil, fmt.Errorf("line %d: %s", parse.Position.Line, strings.Join(strings.Fields(parse.Message), " "))
-		}
 		return nil, err
 	}
-	t.meta = meta
+	t := table{reader: new(reader), keys: keys}
 	f := &File{Mode: Enforce}
 	f.read(t)
 	if t.err != nil {

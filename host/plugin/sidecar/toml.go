@@ -1,30 +1,23 @@
 package sidecar
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/BurntSushi/toml"
+	"talon/internal/tomltable"
 )
 
-// reader holds what the library knows about a text, and the first thing that is
-// wrong with it.
-type reader struct {
-	meta toml.MetaData
-	err  error
-}
+// reader keeps the first error of a text.
+type reader struct{ err error }
 
-// table is one table of the text. Its values stay undecoded, for only so does
-// the library tell the line of a key.
+// table is one table of the text.
 type table struct {
 	*reader
 	path string // of its keys, such as "budgets."
-	keys map[string]toml.Primitive
+	keys tomltable.Table
 }
 
 // get returns a value as the library decodes it.
@@ -33,8 +26,8 @@ func (t table) get(key string) (any, bool) {
 	if !ok {
 		return nil, false
 	}
-	var value any
-	if err := t.meta.PrimitiveDecode(raw, &value); err != nil {
+	value, err := raw.Any()
+	if err != nil {
 		t.wrong(key, "a value of TOML")
 		return nil, false
 	}
@@ -43,20 +36,20 @@ func (t table) get(key string) (any, bool) {
 
 // table returns the table of a key.
 func (t table) table(key string) (table, bool) {
-	value, ok := t.get(key)
+	raw, ok := t.keys[key]
 	if !ok {
 		return table{}, false
 	}
-	inner := table{reader: t.reader, path: t.path + quoted(key) + "."}
-	if _, ok := value.(map[string]any); !ok || t.meta.PrimitiveDecode(t.keys[key], &inner.keys) != nil {
+	keys, ok := raw.Table()
+	if !ok {
 		t.wrong(key, "a table")
 		return table{}, false
 	}
-	return inner, true
+	return table{reader: t.reader, path: t.path + quoted(key) + ".", keys: keys}, true
 }
 
 // names returns the keys in alphabetical order.
-func (t table) names() []string { return slices.Sorted(maps.Keys(t.keys)) }
+func (t table) names() []string { return t.keys.Keys() }
 
 // only takes no keys but these.
 func (t table) only(keys ...string) {
@@ -72,8 +65,8 @@ func (t table) wrong(key, want string) {
 	if t.err != nil {
 		return
 	}
-	var value any
-	if t.meta.PrimitiveDecode(t.keys[key], &value) != nil {
+	value, err := t.keys[key].Any()
+	if err != nil {
 		value = nil
 	}
 	t.wrongItem(key, value, want)
@@ -82,21 +75,9 @@ func (t table) wrong(key, want string) {
 // wrongItem is wrong, for a value within the value of the key.
 func (t table) wrongItem(key string, value any, want string) {
 	if t.err == nil {
-		t.err = fmt.Errorf("line %d: %s = %s: want %s", t.line(key), t.path+quoted(key), show(value), want)
+		t.err = fmt.Errorf("line %d: %s = %s: want %s", t.keys[key].Line(), t.path+quoted(key), show(value), want)
 	}
 }
-
-// line returns the line of a key. The library tells it in its errors alone.
-func (t table) line(key string) int {
-	var parse toml.ParseError
-	errors.As(t.meta.PrimitiveDecode(t.keys[key], new(refuse)), &parse)
-	return parse.Position.Line
-}
-
-// refuse is the type that no value has.
-type refuse struct{}
-
-func (*refuse) UnmarshalTOML(any) error { return errors.New("refused") }
 
 // quoted returns a key as it has to be written.
 func quoted(key string) string {

@@ -18,7 +18,6 @@ package holdings
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -275,7 +274,8 @@ type condition uint32
 
 // conditionsOf returns what a filter asks for, in an order that does not depend on that of
 // its values.
-func conditionsOf(f *host.Filter) []condition {
+func conditionsOf(filter *host.Filter) []condition {
+	f := filter.Canonical()
 	var b []byte
 	begin := func(what byte, n int) {
 		b = append(b, what)
@@ -287,19 +287,19 @@ func conditionsOf(f *host.Filter) []condition {
 	}
 	if f.IDs != nil {
 		begin('i', len(f.IDs))
-		for _, id := range sortedCopy(f.IDs, func(a, b host.ID) int { return bytes.Compare(a[:], b[:]) }) {
+		for _, id := range f.IDs {
 			b = append(b, id[:]...)
 		}
 	}
 	if f.Authors != nil {
 		begin('a', len(f.Authors))
-		for _, key := range sortedCopy(f.Authors, func(a, b host.PubKey) int { return bytes.Compare(a[:], b[:]) }) {
+		for _, key := range f.Authors {
 			b = append(b, key[:]...)
 		}
 	}
 	if f.Kinds != nil {
 		begin('k', len(f.Kinds))
-		for _, kind := range sortedCopy(f.Kinds, cmp.Compare[host.Kind]) {
+		for _, kind := range f.Kinds {
 			b = binary.BigEndian.AppendUint16(b, uint16(kind))
 		}
 	}
@@ -314,12 +314,10 @@ func conditionsOf(f *host.Filter) []condition {
 		slices.Sort(list)
 		return slices.Compact(list)
 	}
-	tags := slices.Clone(f.Tags)
-	slices.SortStableFunc(tags, func(a, b host.TagFilter) int { return cmp.Compare(a.Name, b.Name) })
-	for _, t := range tags {
+	for _, t := range f.Tags {
 		begin('t', len(t.Values))
 		b = append(b, t.Name)
-		for _, v := range sortedCopy(t.Values, cmp.Compare[string]) {
+		for _, v := range t.Values {
 			value(v)
 		}
 	}
@@ -329,11 +327,4 @@ func conditionsOf(f *host.Filter) []condition {
 func conditionOf(b []byte) condition {
 	sum := sha256.Sum256(b)
 	return condition(binary.BigEndian.Uint32(sum[:]))
-}
-
-// sortedCopy returns the values in an order that does not depend on theirs, each once.
-func sortedCopy[T any](list []T, compare func(a, b T) int) []T {
-	list = slices.Clone(list)
-	slices.SortFunc(list, compare)
-	return slices.CompactFunc(list, func(a, b T) bool { return compare(a, b) == 0 })
 }

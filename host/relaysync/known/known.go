@@ -311,7 +311,7 @@ func (k *Set) Restore(pages map[uint64][]byte, now int64) {
 				continue
 			}
 			k.refuseLocked(&refusal{digest: d, at: at})
-			for _, mark := range d.Waits() {
+			for _, mark := range d.Needs() {
 				k.restored = append(k.restored, waiting{mark, d.ID})
 			}
 		}
@@ -339,7 +339,7 @@ func (k *Set) Arrived(e *host.Event, now int64) {
 		k.restored = nil // they are forgotten by now
 		return
 	}
-	marks, ids := k.hash.Answers(e)
+	marks, ids := k.hash.Meets(e)
 	for _, symbol := range marks {
 		at, _ := slices.BinarySearchFunc(k.restored, symbol, func(w waiting, symbol uint32) int { return cmp.Compare(w.symbol, symbol) })
 		for _, w := range k.restored[at:] {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"talon/host"
+	"talon/sdk/grasp"
 )
 
 // Digest has the hashes of an event's values that filters match.
@@ -317,46 +318,45 @@ func Decode(b []byte) (d Digest, rest []byte, ok bool) {
 // Tags returns how many tags filters look at.
 func (d *Digest) Tags() int { return len(d.tags) }
 
-// Waits returns the marks of what an event that was refused may wait for: what it names, what
-// is called like it, and, of what an author says of itself, anything else of the author's.
-func (d *Digest) Waits() (marks []uint32) {
+// Needs returns marks of the needs of a refused event ([host.Event.Needs]). A digest has no text
+// of its event's address, so marks are coarser than needs: an address has the mark of its d tag,
+// or that of all addresses of its author without one.
+func (d *Digest) Needs() (marks []uint32) {
 	for _, t := range d.tags {
 		if t.name == 'd' || strings.IndexByte(host.ReferenceTags, t.name) >= 0 {
 			marks = append(marks, uint32(t.value))
 		}
 	}
-	switch d.kind {
-	case 0, 3, 10002, 10317: // profile, contacts, relays, grasp servers
+	if class := d.kind.Class(); class == host.Replaceable || class == host.Addressable {
+		marks = append(marks, uint32(d.author.withoutD()))
+	}
+	if grasp.DescribesAuthor(int(d.kind)) {
 		marks = append(marks, uint32(d.author))
 	}
 	return marks
 }
 
-// Answers returns the marks of what an event that was accepted may have been waited for as,
-// and the ids that it names.
-func (h Hash) Answers(e *host.Event) (marks []uint32, ids []host.ID) {
-	add := func(text string) { marks = append(marks, uint32(sum(h, text))) }
-	add(e.ID.String())
-	marks = append(marks, uint32(sum(h, e.PubKey[:])))
-	if a, ok := e.Address(); ok {
-		add(a.String())
-	}
-	if e.Kind == host.KindAnnouncement {
-		add(e.D())
-		for _, m := range e.Maintainers() {
-			marks = append(marks, uint32(sum(h, m[:])))
-		}
-	}
-	for _, tag := range e.Tags {
-		if len(tag) < 2 || len(tag[0]) != 1 || !strings.Contains(host.ReferenceTags, tag[0]) {
-			continue
-		}
-		var id host.ID
-		if host.ParseHex(id[:], tag[1]) {
-			ids = append(ids, id)
-		} else if a, ok := host.ParseAddress(tag[1]); ok {
-			add(a.D)
+// Meets returns marks of the needs that an accepted event meets ([host.Event.Meets]), and the ids
+// that it names.
+func (h Hash) Meets(e *host.Event) (marks []uint32, ids []host.ID) {
+	for need := range e.Meets() {
+		var b [32]byte
+		a, isAddress := host.ParseAddress(need.Value)
+		switch isKey := host.ParseHex(b[:], need.Value); {
+		case need.By == host.NeedsAuthor && isKey:
+			marks = append(marks, uint32(sum(h, b[:])))
+		case need.By != host.NeedsMention:
+			marks = append(marks, uint32(sum(h, need.Value)))
+		case isKey:
+			ids = append(ids, b)
+		case isAddress && a.D == "":
+			marks = append(marks, uint32(sum(h, a.PubKey[:]).withoutD()))
+		case isAddress:
+			marks = append(marks, uint32(sum(h, a.D)))
 		}
 	}
 	return marks, ids
 }
+
+// withoutD returns the mark of the addresses of an author that have no d tag.
+func (author symbol) withoutD() symbol { return ^author }

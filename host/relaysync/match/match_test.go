@@ -155,9 +155,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestAnswers checks that an accepted event matches the wait of an event: by the names in it, or by
-// its own name, in either direction.
-func TestAnswers(t *testing.T) {
+// TestNeeds checks that digests find each event that the rule about texts finds: by the names in it,
+// or by its own name, in either direction.
+func TestNeeds(t *testing.T) {
 	h := NewHash(1, 2)
 	alice, bob := host.PubKey{1}, host.PubKey{2}
 	announcement := &host.Event{ID: host.ID{1}, PubKey: alice, Kind: 30617, Tags: host.Tags{{"d", "x"}, {"maintainers", bob.String()}}}
@@ -179,16 +179,78 @@ func TestAnswers(t *testing.T) {
 	} {
 		d := h.Digest(c.refused)
 		d, _, ok := Decode(d.Append(nil))
-		marks, ids := h.Answers(c.accepted)
-		got := slices.Contains(ids, d.ID)
-		for _, m := range d.Waits() {
-			got = got || slices.Contains(marks, m)
-		}
-		if got != c.want || !ok {
-			t.Errorf("%s: %v", name, got)
+		got := h.meets(c.accepted, &d)
+		if byText := meets(c.accepted, c.refused); got != c.want || byText != c.want || !ok {
+			t.Errorf("%s: %v, by texts %v", name, got, byText)
 		}
 		if b := d.Append(nil); !bytes.Equal(d.Append(nil), b) || len(b) > 100 {
 			t.Errorf("%s: %d bytes", name, len(b))
 		}
+	}
+}
+
+// meets reports whether an accepted event meets a need of a refused one, by marks.
+func (h Hash) meets(accepted *host.Event, refused *Digest) bool {
+	marks, ids := h.Meets(accepted)
+	return slices.Contains(ids, refused.ID) ||
+		slices.ContainsFunc(refused.Needs(), func(mark uint32) bool { return slices.Contains(marks, mark) })
+}
+
+// meets reports the same by the texts.
+func meets(accepted, refused *host.Event) bool {
+	for need := range refused.Needs() {
+		for met := range accepted.Meets() {
+			if need == met {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Marks find all that texts find, for events of all kinds.
+func TestMarksOfNeeds(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	kinds := []host.Kind{0, 1, 3, 1111, 1617, 1618, 1621, 1630, 10001, 10002, 10317, 30000, 30617, 30618}
+	var earlier []*host.Event
+	some := func() *host.Event {
+		e := &host.Event{ID: host.ID{byte(r.IntN(256)), byte(r.IntN(256))}, PubKey: host.PubKey{byte(r.IntN(3))}, Kind: kinds[r.IntN(len(kinds))]}
+		if r.IntN(3) > 0 {
+			e.Tags = append(e.Tags, host.Tag{"d", []string{"", "x", "y"}[r.IntN(3)]})
+		}
+		for range r.IntN(3) {
+			if len(earlier) == 0 {
+				break
+			}
+			other := earlier[r.IntN(len(earlier))]
+			value := other.ID.String()
+			if a, ok := other.Address(); ok && r.IntN(2) == 0 {
+				value = a.String()
+			}
+			e.Tags = append(e.Tags, host.Tag{string(host.ReferenceTags[r.IntN(len(host.ReferenceTags))]), value})
+		}
+		if e.Kind == 30617 {
+			e.Tags = append(e.Tags, host.Tag{"maintainers", host.PubKey{byte(r.IntN(3))}.String()})
+		}
+		earlier = append(earlier, e)
+		return e
+	}
+	found := 0
+	for range 200 {
+		some()
+	}
+	for _, refused := range earlier {
+		d := hash.Digest(refused)
+		for _, accepted := range earlier {
+			if !meets(accepted, refused) {
+				continue
+			}
+			if found++; !hash.meets(accepted, &d) {
+				t.Fatalf("marks do not find that %+v meets a need of %+v", accepted, refused)
+			}
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d pairs", found)
 	}
 }

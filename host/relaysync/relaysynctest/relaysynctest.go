@@ -296,8 +296,10 @@ func (s *Store) query(from *relaymodel.Store, f host.Filter) (texts [][]byte) {
 	return texts
 }
 
-// Referenced reports that no event is named by another.
-func (s *Store) Referenced(context.Context, string) (bool, error) { return false, nil }
+// Referenced reports whether a stored event names an id or address.
+func (s *Store) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
+	return host.FindReference(ctx, s.Query, idOrAddress)
+}
 
 // Scan calls yield for up to limit stored events that match.
 func (s *Store) Scan(_ context.Context, f host.Filter, limit int, _ int64, yield func(int64, host.ID)) (int64, int, error) {

@@ -24,12 +24,11 @@ import (
 	"cmp"
 	"container/list"
 	"hash/maphash"
+	"iter"
 	"slices"
-	"strings"
 
 	"talon/host"
 	"talon/internal/heap"
-	"talon/sdk/grasp"
 )
 
 // Limits bounds a set. Every number must be positive.
@@ -114,7 +113,7 @@ func (s *Set) Add(e *host.Event, source string, position uint64, now int64) {
 		if len(e.JSON) > s.limits.Bytes {
 			return
 		}
-		x = &entry{event: e, source: source, since: now, keys: keysOf(e)}
+		x = &entry{event: e, source: source, since: now, keys: keysOf(e.Needs())}
 		if len(x.keys) == 0 {
 			return
 		}
@@ -149,7 +148,7 @@ func (s *Set) Due(e *host.Event, source string, now int64) {
 		if len(e.JSON) > s.limits.Bytes {
 			return
 		}
-		x = &entry{event: e, source: source, since: now, keys: keysOf(e)}
+		x = &entry{event: e, source: source, since: now, keys: keysOf(e.Needs())}
 		s.insert(x, false)
 	}
 	s.schedule(x)
@@ -198,7 +197,7 @@ func (s *Set) Arrived(e *host.Event) {
 	}
 	s.recent.begin()
 	var found []*entry
-	for _, k := range answers(e) {
+	for _, k := range keysOf(e.Meets()) {
 		s.recent.add(k)
 		found = append(found, s.waiting[k]...)
 	}
@@ -318,87 +317,27 @@ type key uint64
 
 var seed = maphash.MakeSeed()
 
-// Kinds of keys.
-const (
-	needs    = 'n' // an id or address that the event names
-	named    = 'o' // the event's own id or address
-	about    = 'd' // an identifier of repositories
-	byAuthor = 'p' // an author's key
-)
+// maxKeys bounds what is read of an event: what it is called, and 64 references. An event that
+// names thousands of others is not about any of them.
+const maxKeys = 68
 
-func keyOf(kind byte, value string) key {
+// keysOf returns the keys of needs, sorted, each once.
+func keysOf(needs iter.Seq[host.Need]) (keys []key) {
+	for need := range needs {
+		if keys = append(keys, keyOf(need)); len(keys) == maxKeys {
+			break
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func keyOf(need host.Need) key {
 	var h maphash.Hash
 	h.SetSeed(seed)
-	_ = h.WriteByte(kind)
-	_, _ = h.WriteString(value)
+	_ = h.WriteByte(byte(need.By))
+	_, _ = h.WriteString(need.Value)
 	return key(h.Sum64())
-}
-
-// maxReferences bounds what is read of an event: one that names thousands of others
-// is not about any of them.
-const maxReferences = 64
-
-// Kinds of authors' own lists. See also [grasp.KindGraspList].
-const (
-	kindProfile   host.Kind = 0
-	kindContacts  host.Kind = 3
-	kindRelayList host.Kind = 10002
-)
-
-// keysOf returns what an event may wait for: what it names, events that name it; a
-// repository's announcements and states wait for each other, and what an author says of
-// itself waits for anything of the author's.
-func keysOf(e *host.Event) (keys []key) {
-	for _, value := range references(e) {
-		keys = append(keys, keyOf(needs, value))
-	}
-	keys = append(keys, keyOf(named, e.ID.String()))
-	if a, ok := e.Address(); ok {
-		keys = append(keys, keyOf(named, a.String()))
-	}
-	switch e.Kind {
-	case grasp.KindAnnouncement, grasp.KindState:
-		keys = append(keys, keyOf(about, e.D()))
-	case kindProfile, kindContacts, kindRelayList, grasp.KindGraspList:
-		keys = append(keys, keyOf(byAuthor, e.PubKey.String()))
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
-// answers returns what an accepted event may have been waited for as.
-func answers(e *host.Event) (keys []key) {
-	keys = append(keys, keyOf(needs, e.ID.String()), keyOf(byAuthor, e.PubKey.String()))
-	if a, ok := e.Address(); ok {
-		keys = append(keys, keyOf(needs, a.String()))
-	}
-	for _, value := range references(e) {
-		keys = append(keys, keyOf(named, value))
-	}
-	if e.Kind == grasp.KindAnnouncement {
-		keys = append(keys, keyOf(about, e.D()))
-		for _, tag := range e.Tags {
-			if len(tag) > 1 && tag[0] == "maintainers" {
-				for _, value := range tag[1:min(len(tag), maxReferences)] {
-					keys = append(keys, keyOf(byAuthor, value))
-				}
-			}
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
-}
-
-// references returns the ids and addresses that an event names, as written.
-func references(e *host.Event) (values []string) {
-	for _, tag := range e.Tags {
-		if len(tag) > 1 && len(tag[0]) == 1 && strings.Contains(host.ReferenceTags, tag[0]) {
-			if values = append(values, tag[1]); len(values) == maxReferences {
-				break
-			}
-		}
-	}
-	return values
 }
 
 // recentKeys is how many keys of arrivals are remembered. An event whose decision

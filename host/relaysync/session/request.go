@@ -79,7 +79,7 @@ type owner interface {
 func (s *Session) ask(r *request) {
 	r.asked = s.now
 	if r.filters != nil {
-		r.values = valuesOf(r.filters)
+		r.values = host.FilterValues(r.filters...)
 	}
 	s.slots.waiting = append(s.slots.waiting, r)
 	s.fillSlots()

@@ -50,19 +50,6 @@ func (o *subscriptionSlots) has(r *request, limit, values int) bool {
 	return true
 }
 
-// valuesOf is how many values filters have, as Talon counts them: each condition, and one for
-// the filter.
-func valuesOf(filters []host.Filter) (n int) {
-	for i := range filters {
-		f := &filters[i]
-		n += 1 + len(f.IDs) + len(f.Authors) + len(f.Kinds)
-		for k := range f.Tags {
-			n += len(f.Tags[k].Values)
-		}
-	}
-	return n
-}
-
 // fillSlots sends requests that wait, in the order in which they were made.
 func (s *Session) fillSlots() {
 	o := &s.slots

@@ -579,7 +579,7 @@ func TestRoomForValues(t *testing.T) {
 	g.remote = func(m *wire.Message, text string) {
 		switch m.Verb {
 		case wire.Req:
-			open[m.SubID] = valuesOf(m.Filters)
+			open[m.SubID] = host.FilterValues(m.Filters...)
 		case wire.Close:
 			delete(open, m.SubID)
 		}

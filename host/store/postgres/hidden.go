@@ -130,7 +130,7 @@ func (r rows) sweepHidden(now int64, limit int) error {
 	return r.RemoveHidden(due)
 }
 
-// AddRefused notes ids that sync does not fetch again.
+// AddRefused notes ids that sync does not fetch again. An id that is noted becomes the newest.
 func (r rows) AddRefused(list []semantics.RefusedID) error {
 	if len(list) == 0 {
 		return nil
@@ -140,7 +140,8 @@ func (r rows) AddRefused(list []semantics.RefusedID) error {
 		ids[i], dates[i] = one.ID[:], one.CreatedAt
 	}
 	_, err := r.tx.exec(`
-		INSERT INTO refused (id, created_at) SELECT * FROM unnest($1::bytea[], $2::bigint[]) ON CONFLICT DO NOTHING`, ids, dates)
+		INSERT INTO refused (id, created_at) SELECT DISTINCT ON (id) id, at FROM unnest($1::bytea[], $2::bigint[]) x (id, at)
+		ON CONFLICT (id) DO UPDATE SET number = DEFAULT`, ids, dates)
 	if err == nil {
 		_, err = r.tx.exec(`DELETE FROM refused WHERE number <= (SELECT max(number) FROM refused) - $1`, int64(semantics.MaxRefused))
 	}
@@ -180,9 +181,10 @@ func (s *Store) hidden(ctx context.Context, where string, args ...any) (found []
 	return found, err
 }
 
-// Refused calls yield for the ids that sync does not fetch again, with their dates.
+// Refused calls yield for the ids that sync does not fetch again, with their dates, in the order in
+// which they were noted last.
 func (s *Store) Refused(ctx context.Context, yield func(semantics.RefusedID)) error {
-	return s.each(ctx, metrics.Moderation, `SELECT id, created_at FROM refused`, nil, func(rows pgx.Rows) error {
+	return s.each(ctx, metrics.Moderation, `SELECT id, created_at FROM refused ORDER BY number`, nil, func(rows pgx.Rows) error {
 		var one semantics.RefusedID
 		var id []byte
 		if err := rows.Scan(&id, &one.CreatedAt); err != nil {

@@ -1,9 +1,8 @@
 package semantics
 
 import (
-	"slices"
-
 	"talon/host"
+	"talon/host/memfacts"
 	"talon/host/wire"
 )
 
@@ -31,8 +30,8 @@ type HiddenRows interface {
 	// RemoveHidden removes hidden events.
 	RemoveHidden(list []Hidden) error
 
-	// AddRefused notes ids that sync does not fetch again. There is a bound, and the oldest give
-	// way.
+	// AddRefused notes ids that sync does not fetch again. There is a bound, and the ids that
+	// were noted longest ago give way.
 	AddRefused(list []RefusedID) error
 
 	// ClearRefused forgets these ids.
@@ -159,29 +158,15 @@ func HiddenKeys(f *host.Filter) (ids []host.ID, addresses, maintained []string) 
 // MatchHidden returns the JSON of the events that a filter matches, newest first.
 func MatchHidden(found []Hidden, f *host.Filter) (texts [][]byte) {
 	var list []*host.Event
+	seen := make(map[host.ID]struct{}, len(found))
 	for _, h := range found {
-		if e, err := wire.ParseEvent(h.JSON); err == nil && f.Matches(e) {
+		if _, known := seen[h.ID]; known {
+			continue // it was found by several keys
+		}
+		seen[h.ID] = struct{}{}
+		if e, err := wire.ParseEvent(h.JSON); err == nil {
 			list = append(list, e)
 		}
 	}
-	slices.SortFunc(list, func(a, b *host.Event) int {
-		switch {
-		case a.ID == b.ID:
-			return 0
-		case a.Before(b):
-			return -1
-		}
-		return 1
-	})
-	list = slices.CompactFunc(list, func(a, b *host.Event) bool { return a.ID == b.ID })
-	if f.Limit >= 0 && len(list) > f.Limit {
-		list = list[:f.Limit]
-	}
-	for _, e := range list {
-		if f.Header {
-			e = e.Header()
-		}
-		texts = append(texts, e.JSON)
-	}
-	return texts
+	return memfacts.Query(list, *f)
 }

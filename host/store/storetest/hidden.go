@@ -223,6 +223,19 @@ func testTakeDown(t *testing.T, x Engine) {
 	if len(refused) != 3 || refused[note.ID] != 12 || refused[state.ID] != 11 {
 		t.Errorf("refused ids: %v", refused)
 	}
+	// An id that is noted again is the newest: the oldest give way.
+	Change(t, s, func(tx Tx) error {
+		_, err := tx.Put(announcement, 20)
+		return err
+	})
+	takeDown(host.Takedown{Purge: []host.ID{announcement.ID, announcement.ID}})
+	var order []host.ID
+	if err := s.Refused(t.Context(), func(one semantics.RefusedID) { order = append(order, one.ID) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(order) != 3 || order[2] != announcement.ID {
+		t.Errorf("the order of refused ids: %v", order)
+	}
 	takeDown(host.Takedown{Forget: true})
 	if rest, err := s.NotTakenDown(t.Context(), all); err != nil || len(rest) != len(all) {
 		t.Errorf("after the ids are forgotten: %v, %v", rest, err)

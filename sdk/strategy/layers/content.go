@@ -8,17 +8,17 @@ import (
 
 // Content is the content of a subscription or a fetch.
 type Content struct {
-	Announcements bool // layer 1: kinds 30617 and 30618, and deletions (see [Peer.Deletions])
+	Announcements bool // layer 1: kinds 30617 and 30618, and what tags only comments (see [SecondLevel])
 	Items         Items
 	All           bool // whatever the relay has
-	Deletions     bool // with All: only events of kind 5
+	SecondLevel   bool // with All: only deletions and reactions
 }
 
 // Everything is all content of a relay. It is only fetched, never tracked.
 var Everything = Content{All: true}
 
-// AllDeletions is all events of kind 5 of a relay. It is only fetched, never tracked.
-var AllDeletions = Content{All: true, Deletions: true}
+// AllSecondLevel is all deletions and reactions of a relay. It is only fetched, never tracked.
+var AllSecondLevel = Content{All: true, SecondLevel: true}
 
 // Announcements is layer 1.
 var Announcements = Content{Announcements: true}
@@ -29,7 +29,7 @@ func Of(items Items) Content { return Content{Items: items} }
 func (c Content) empty() bool { return !c.All && !c.Announcements && c.Items.Empty() }
 
 func (c Content) clone() Content {
-	return Content{c.Announcements, c.Items.Clone(), c.All, c.Deletions}
+	return Content{c.Announcements, c.Items.Clone(), c.All, c.SecondLevel}
 }
 
 // parts are the filters of a chunk: one for each of the tags a, A and q, or e, E
@@ -41,7 +41,7 @@ const allParts parts = 7
 // parts returns the parts of content that chunk has returned.
 func (p *Peer) parts(c Content, which parts) parts {
 	switch {
-	case c.Announcements && p.Deletions != NoDeletions:
+	case c.Announcements && p.SecondLevel != NoSecondLevel:
 		return 3
 	case c.Announcements || c.All:
 		return 1
@@ -49,21 +49,22 @@ func (p *Peer) parts(c Content, which parts) parts {
 	return which
 }
 
-// Deletions says which deletions (kind 5) layer 1 asks for. Those that tag a repository or a root
-// event come by layers 2 and 3. Most deletions of comments tag only the comment.
-type Deletions uint8
+// SecondLevel says which deletions and reactions (kinds 5 and 7) layer 1 asks for. Layers 2 and 3
+// bring those that tag a repository or a root event. Others tag only a comment. Live subscriptions
+// ask for deletions alone: layer 3 would bring each reaction to a root event once more.
+type SecondLevel uint8
 
-// Which deletions.
+// Which of them.
 const (
-	NoDeletions    Deletions = iota
-	GitDeletions             // those with a tag k of a kind of git events
-	EveryDeletions           // all of the relay
+	NoSecondLevel    SecondLevel = iota
+	GitSecondLevel               // those with a tag k of a kind of git events
+	WholeSecondLevel             // all of the relay
 )
 
 var (
 	announcementKinds = []uint32{30617, 30618}
-	deletionKinds     = []uint32{5}
-	deletedKinds      = []string{"1111", "1617", "1618", "1619", "1621", "1622", "1630", "1631", "1632", "1633", "30617", "30618"}
+	secondLevelKinds  = []uint32{5, 7}
+	commentKinds      = []string{"1111", "1617", "1618", "1619", "1621", "1622", "1630", "1631", "1632", "1633", "30617", "30618"}
 	repoTags          = [3]string{"a", "A", "q"}
 	rootTags          = [3]string{"e", "E", "q"}
 )
@@ -81,7 +82,7 @@ type shape struct {
 func (x *Index) chunk(c *Content, s shape) Content {
 	if c.All {
 		c.All = false
-		return Content{All: true, Deletions: c.Deletions}
+		return Content{All: true, SecondLevel: c.SecondLevel}
 	}
 	if c.Announcements {
 		c.Announcements = false
@@ -109,17 +110,18 @@ const rootBytes = 68
 
 // writer makes filters. It is reused: its results are valid until the next reset.
 type writer struct {
-	deletions Deletions // of layer 1
-	filters   []strategy.Filter
-	tags      []strategy.TagFilter
-	values    []string
-	hexes     strategy.Hexes
-	count     int // values written, as often as they are in filters
-	size      int // bytes of them
+	secondLevel SecondLevel // of layer 1
+	live        bool        // the filters are for a live subscription
+	filters     []strategy.Filter
+	tags        []strategy.TagFilter
+	values      []string
+	hexes       strategy.Hexes
+	count       int // values written, as often as they are in filters
+	size        int // bytes of them
 }
 
-func (w *writer) reset(d Deletions) {
-	w.deletions = d
+func (w *writer) reset(l SecondLevel, live bool) {
+	w.secondLevel, w.live = l, live
 	// A filter points into tags and values. If these grow, older filters keep the old memory.
 	w.filters, w.tags, w.values = w.filters[:0], w.tags[:0], w.values[:0]
 	w.hexes.Reset()
@@ -130,8 +132,8 @@ func (w *writer) reset(d Deletions) {
 func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int64) {
 	if c.All {
 		f := strategy.Filter{Since: since, Until: until[0]}
-		if c.Deletions {
-			f.Kinds = deletionKinds
+		if c.SecondLevel {
+			f.Kinds = secondLevelKinds
 		}
 		w.filters = append(w.filters, f)
 		w.size += 40
@@ -144,16 +146,19 @@ func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int
 			w.size += 40
 		}
 		if which&2 != 0 {
-			f := strategy.Filter{Kinds: deletionKinds, Since: since, Until: until[1]}
-			if w.deletions == GitDeletions {
+			f := strategy.Filter{Kinds: secondLevelKinds, Since: since, Until: until[1]}
+			if w.live {
+				f.Kinds = secondLevelKinds[:1]
+			}
+			if w.secondLevel == GitSecondLevel {
 				at := len(w.tags)
-				w.tags = append(w.tags, strategy.TagFilter{Name: "k", Values: deletedKinds})
+				w.tags = append(w.tags, strategy.TagFilter{Name: "k", Values: commentKinds})
 				f.Tags = w.tags[at : at+1 : at+1]
-				w.count += len(deletedKinds)
+				w.count += len(commentKinds)
 				w.size += 100
 			}
 			w.filters = append(w.filters, f)
-			w.count++
+			w.count += len(f.Kinds)
 			w.size += 40
 		}
 		return

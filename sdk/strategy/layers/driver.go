@@ -64,23 +64,23 @@ const (
 
 // Settings are the common settings of flows.
 type Settings struct {
-	Kinds       []uint32  // of local events that matter
-	Values      int       // of one filter
-	Connections int       // at most; 0: as many as the host allows
-	Page        uint32    // events of a page of REQ; 0: the host chooses
-	Deletions   Deletions // of layer 1, at first
-	Method      uint32    // of what the driver fetches of itself: what was missed of what is confirmed
-	Apart       bool      // the comparison of root events by E comes before those by e and q: that lists fewer ids, and takes one answer longer
-	Push        bool      // also send what a relay lacks, after negentropy
-	Margin      int64     // seconds that since lies before what is known to be here
-	Within      int64     // milliseconds of absence after which Fresh takes the place of Resume; 0: never
-	Window      int64     // milliseconds that local events are gathered; 0: not at all
-	Eager       bool      // the first local event after a window is not kept waiting: it opens one, for those that follow
-	Check       int64     // milliseconds between looks at connections: relays with nothing left are closed, others get their place
-	AtOnce      bool      // relays with nothing left are closed immediately
-	Keep        bool      // relays with nothing left are kept
-	Jitter      int64     // milliseconds at most before the first connection to a relay
-	Visit       int64     // milliseconds in which each relay that gets no connection is visited once; 0: never
+	Kinds       []uint32    // of local events that matter
+	Values      int         // of one filter
+	Connections int         // at most; 0: as many as the host allows
+	Page        uint32      // events of a page of REQ; 0: the host chooses
+	SecondLevel SecondLevel // of layer 1, at first
+	Method      uint32      // of what the driver fetches of itself: what was missed of what is confirmed
+	Apart       bool        // the comparison of root events by E comes before those by e and q: that lists fewer ids, and takes one answer longer
+	Push        bool        // also send what a relay lacks, after negentropy
+	Margin      int64       // seconds that since lies before what is known to be here
+	Within      int64       // milliseconds of absence after which Fresh takes the place of Resume; 0: never
+	Window      int64       // milliseconds that local events are gathered; 0: not at all
+	Eager       bool        // the first local event after a window is not kept waiting: it opens one, for those that follow
+	Check       int64       // milliseconds between looks at connections: relays with nothing left are closed, others get their place
+	AtOnce      bool        // relays with nothing left are closed immediately
+	Keep        bool        // relays with nothing left are kept
+	Jitter      int64       // milliseconds at most before the first connection to a relay
+	Visit       int64       // milliseconds in which each relay that gets no connection is visited once; 0: never
 
 	// Skip reports whether a relay is never followed, also if a repository names it. nil: all are
 	// followed.
@@ -197,7 +197,7 @@ func (d *Driver) addPeer(relay uint32) *Peer {
 	for len(d.peers) <= int(relay) {
 		d.peers = append(d.peers, nil)
 	}
-	p := &Peer{URL: d.Index.relays[relay].url, Deletions: d.set.Deletions, driver: d, number: relay}
+	p := &Peer{URL: d.Index.relays[relay].url, SecondLevel: d.set.SecondLevel, driver: d, number: relay}
 	d.peers[relay] = p
 	return p
 }
@@ -729,7 +729,7 @@ func Common(cfg strategy.Config) (Settings, error) {
 		Margin:      cfg.Int("since_margin_minutes") * strategy.Minute / strategy.Second,
 		Check:       cfg.Int("check_seconds") * strategy.Second,
 		Visit:       visitHours(cfg),
-		Deletions:   Deletions(cfg.Int("deletions")),
+		SecondLevel: SecondLevel(cfg.Int("second_level")),
 	}
 	for _, kind := range cfg.Ints("own_kinds") {
 		switch kind {

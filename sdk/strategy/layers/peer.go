@@ -24,8 +24,8 @@ type Peer struct {
 	Confirmed Items
 	Announced bool // likewise layer 1
 
-	// Deletions says which deletions layer 1 asks for. After a change see [Peer.Reannounce].
-	Deletions Deletions
+	// SecondLevel says which deletions and reactions layer 1 asks for. After a change see [Peer.Reannounce].
+	SecondLevel SecondLevel
 
 	// Later items are asked for when the flow does it: no plan has them. They are
 	// forgotten when the connection ends.

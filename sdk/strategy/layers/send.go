@@ -80,7 +80,7 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 		which = 1
 	}
 	w := &p.driver.writer
-	w.reset(p.Deletions)
+	w.reset(p.SecondLevel, o.Live)
 	w.add(&p.driver.Index, c, which, o.Since, [3]int64{})
 	if o.Live && !c.Announcements && s.filters >= 3 {
 		for n := 1; n < s.chunks && !o.content.empty(); n++ {
@@ -275,7 +275,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 		method, since = strategy.MethodNegentropy, 0
 	}
 	w := &p.driver.writer
-	w.reset(p.Deletions)
+	w.reset(p.SecondLevel, false)
 	w.add(&p.driver.Index, b.content, which, since, b.until)
 	if method == strategy.MethodREQ && p.joins(b, which) {
 		return p.askJointly(t, b, which)
@@ -284,7 +284,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 		if which &= first; which == 0 {
 			return true
 		}
-		w.reset(p.Deletions)
+		w.reset(p.SecondLevel, false)
 		w.add(&p.driver.Index, b.content, which, since, b.until)
 	}
 	filters := w.filters
