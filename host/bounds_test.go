@@ -72,7 +72,7 @@ negentropy.ClientLimits
 	Frame, IDs, Rounds: of one comparison that the server or a command begins
 relaysync.Limits
 	Scans: of the server's own comparisons
-	Refused: of events from relays, the oldest go
+	Refused = events of other relays that were refused here
 	MessageBytes, QueueBytes, Records, Holdings, InfoBytes: of one relay
 	RelayLabels: of labels of metrics
 	ConnectTime, RefusedAge: a length of time

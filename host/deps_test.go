@@ -47,7 +47,7 @@ var allowed = map[string]string{
 	"host/diskspace":            "",
 	"internal/wave":             "",
 	"host/audience":             "host host/wire sdk/grasp",
-	"host/management":           "host host/moderation host/moderation/reports host/wire internal/recent",
+	"host/management":           "host host/bound host/moderation host/moderation/reports host/wire internal/recent",
 	"host/counter":              "host host/bound",
 	"host/moderation":           "host host/wire sdk/grasp sdk/nip19",
 	"host/moderation/enforce":   "host host/moderation host/store/semantics host/wire sdk/grasp",

@@ -12,6 +12,7 @@ import (
 
 	"talon/host/bound"
 	"talon/host/config"
+	"talon/host/management"
 	"talon/host/purgatory"
 	"talon/host/store/semantics"
 )
@@ -28,7 +29,7 @@ func TestBounds(t *testing.T) {
 	rows = append(conns, rows...)
 	var held semantics.HeldLimits
 	held.SetDefaults()
-	rows = append(rows, purgatory.Bounds(&held)...)
+	rows = append(append(rows, purgatory.Bounds(&held)...), management.Bounds()...)
 	var b strings.Builder
 	b.WriteString(boundsHead)
 	number := func(n int64) string {

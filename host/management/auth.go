@@ -31,9 +31,9 @@ func unauthorized(format string, args ...any) error {
 	return failure{http.StatusUnauthorized, fmt.Errorf(format, args...)}
 }
 
-// claimed returns the event that authorizes a request, which is not verified yet, and its author,
-// who has a role.
-func (h *Handler) claimed(r *http.Request) (key host.PubKey, e *host.Event, err error) {
+// signed returns the event that authorizes a request, and its author, who has a role. What it says
+// of the body is not checked yet: nobody else has the server read one.
+func (h *Handler) signed(r *http.Request) (key host.PubKey, e *host.Event, err error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	switch {
 	case !strings.EqualFold(scheme, "Nostr"):
@@ -51,11 +51,11 @@ func (h *Handler) claimed(r *http.Request) (key host.PubKey, e *host.Event, err 
 	if h.roleOf(e.PubKey) == nobody {
 		return key, nil, failure{http.StatusForbidden, errors.New("this key has no role here: the options operators and moderators name those that have")}
 	}
-	return e.PubKey, e, nil
+	return e.PubKey, e, h.authorize(r, e)
 }
 
-// authorize checks that an event authorizes a request with this body, once.
-func (h *Handler) authorize(r *http.Request, e *host.Event, body []byte) error {
+// authorize checks that an event authorizes a request.
+func (h *Handler) authorize(r *http.Request, e *host.Event) error {
 	if e.Kind != kindAuth {
 		return unauthorized("the authorization has kind %d, not %d", e.Kind, kindAuth)
 	}
@@ -69,12 +69,17 @@ func (h *Handler) authorize(r *http.Request, e *host.Event, body []byte) error {
 	if at := first(e, "u"); !h.here(at, r) {
 		return unauthorized("the authorization is for the URL %.200q, which is none of %q: the option domain names the addresses of this relay", at, h.names(r))
 	}
+	if err := h.cfg.Verify(e); err != nil {
+		return unauthorized("the authorization is not signed by its author: %v", err)
+	}
+	return nil
+}
+
+// acceptOnce checks that an event authorizes a body, and that it does so for the first time.
+func (h *Handler) acceptOnce(e *host.Event, body []byte) error {
 	sum := sha256.Sum256(body)
 	if payload := first(e, "payload"); !strings.EqualFold(payload, hex.EncodeToString(sum[:])) {
 		return unauthorized("the authorization needs a tag payload with the SHA-256 of the body")
-	}
-	if err := h.cfg.Verify(e); err != nil {
-		return unauthorized("the authorization is not signed by its author: %v", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/moderation"
 	"talon/host/moderation/reports"
 	"talon/internal/recent"
@@ -76,6 +77,14 @@ const (
 )
 
 func (r role) String() string { return [...]string{"nobody", "moderator", "operator"}[r] }
+
+// Bounds returns the rows of the table of bounds.
+func Bounds() []bound.Spec {
+	return []bound.Spec{{
+		Name: "authorizations of NIP-86 that were used", Unit: "events", Total: maxUsed,
+		Yields: "the oldest; only those that keys with a role have signed count",
+	}}
+}
 
 // New returns a handler.
 func New(cfg Config) *Handler {
@@ -146,7 +155,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
-	key, auth, err := h.claimed(r)
+	key, auth, err := h.signed(r)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +163,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, failure{http.StatusRequestEntityTooLarge, fmt.Errorf("the body cannot be read, or has more than %d bytes", maxBody)}
 	}
-	if err := h.authorize(r, auth, body); err != nil {
+	if err := h.acceptOnce(auth, body); err != nil {
 		return nil, err
 	}
 	var ask request

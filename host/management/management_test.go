@@ -344,3 +344,32 @@ func TestForwarded(t *testing.T) {
 		}
 	}
 }
+
+// unreadable is the body of a stranger.
+type unreadable struct{ t *testing.T }
+
+func (u unreadable) Read([]byte) (int, error) {
+	u.t.Error("the server reads the body of a stranger")
+	return 0, errors.New("not read")
+}
+
+// TestBodiesOfStrangers names the key of an operator without its signature: the server does not read
+// the body, so strangers cannot fill memory with bodies that come slowly.
+func TestBodiesOfStrangers(t *testing.T) {
+	w := newWorld(t)
+	for name, e := range map[string]*host.Event{
+		"a forged event": {PubKey: owner, Kind: kindAuth, CreatedAt: w.now.Unix(), Content: "forged", Tags: host.Tags{{"u", w.server.URL + "/"}, {"method", "POST"}}},
+		"an old event":   {PubKey: owner, Kind: kindAuth, CreatedAt: 1, Tags: host.Tags{{"u", w.server.URL + "/"}, {"method", "POST"}}},
+	} {
+		e.JSON = e.AppendJSON(nil)
+		r := httptest.NewRequest(http.MethodPost, w.server.URL+"/", unreadable{t})
+		local := w.server.Listener.Addr()
+		r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local))
+		r.Header.Set("Content-Type", ContentType)
+		r.Header.Set("Authorization", "Nostr "+base64.StdEncoding.EncodeToString(e.JSON))
+		got := httptest.NewRecorder()
+		if w.server.Config.Handler.ServeHTTP(got, r); got.Code != http.StatusUnauthorized {
+			t.Errorf("%s: status %d, want 401", name, got.Code)
+		}
+	}
+}

@@ -41,5 +41,9 @@ func Bounds(l *semantics.HeldLimits) []bound.Spec {
 			Name: "refs that wait for their events", Unit: "refs", Total: l.Placeholders, Network: 0,
 			Yields: "nobody; each network may push few in an hour, and each ref goes after 20 minutes",
 		},
+		{
+			Name: "events that were taken down, by id, for sync", Unit: "events", Total: semantics.MaxRefused,
+			Yields: "the oldest, which sync may fetch and refuse once more; only takedowns add to them",
+		},
 	}
 }

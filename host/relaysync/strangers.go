@@ -39,10 +39,14 @@ func newStrangers(connections int, namer func(announcement host.ID, author host.
 
 // Bounds returns the rows of the table of bounds.
 func (v *Sync) Bounds() []bound.Spec {
+	rows := []bound.Spec{{
+		Name: "events of other relays that were refused here", Unit: "events", Total: int64(v.cfg.Limits.Refused),
+		Yields: "the oldest, which the next comparison fetches once more",
+	}}
 	if v.strangers == nil {
-		return nil
+		return rows
 	}
-	return append([]bound.Spec{v.strangers.relays.Spec()}, v.strangers.visits.Bounds()...)
+	return append(append(rows, v.strangers.relays.Spec()), v.strangers.visits.Bounds()...)
 }
 
 func (s *strangers) Admit(id host.ID, author host.PubKey, evict func()) (release func(), ok bool) {

@@ -64,16 +64,18 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
 	defer cancel()
 	err := queue.Acquire(ctx, h.cfg.Client(r))
+	var a *reply
 	if err == nil {
 		if kind == code.KindFile {
 			err = h.sendFile(w, r, at, queue)
 		} else {
-			err = h.sendCode(ctx, w, r, at)
+			a, err = h.makeCode(ctx, w, r, at)
 			queue.Release()
 		}
 	}
 	switch {
 	case err == nil:
+		h.send(w, r, a)
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
 	case errors.Is(err, gitread.ErrNotFound):
@@ -123,32 +125,29 @@ func (h *Handler) codeRequest(ctx context.Context, r *http.Request, at below) (*
 	}, nil
 }
 
-// sendCode makes and sends a page of code. REQUIRES: a turn.
-func (h *Handler) sendCode(ctx context.Context, w http.ResponseWriter, r *http.Request, at below) error {
+// makeCode makes a page of code. The reply is nil if that has failed, and the client knows.
+// REQUIRES: a turn.
+func (h *Handler) makeCode(ctx context.Context, w http.ResponseWriter, r *http.Request, at below) (*reply, error) {
 	q, err := h.codeRequest(ctx, r, at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	page, err := h.pages.Page(ctx, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	to := w.Header()
-	to.Set("Content-Security-Policy", codePolicy)
+	w.Header().Set("Content-Security-Policy", codePolicy)
 	switch {
 	case page.Location != "":
-		to.Set("Location", page.Location)
-		to.Set("Cache-Control", "public, no-cache")
-		w.WriteHeader(page.Status)
-		return nil
+		return &reply{status: page.Status, location: page.Location}, nil
 	case page.Status == http.StatusNotModified:
-		h.send(w, r, page.Status, nil, page.ETag)
-		return nil
+		return &reply{status: page.Status, etag: page.ETag}, nil
 	}
-	if body, ok := h.render(w, r, page.Template, page.Content); ok {
-		h.send(w, r, page.Status, body, page.ETag)
+	body, ok := h.render(w, r, page.Template, page.Content)
+	if !ok {
+		return nil, nil
 	}
-	return nil
+	return &reply{status: page.Status, body: body, etag: page.ETag}, nil
 }
 
 // sendFile makes and sends another answer about code. It gives the turn back before it waits for
@@ -166,6 +165,12 @@ func (h *Handler) sendFile(w http.ResponseWriter, r *http.Request, at below, que
 		return err
 	}
 	defer file.End()
+	reading, err := h.reserve(w, r, len(file.Body))
+	if err != nil {
+		h.refuseLarge(w)
+		return nil
+	}
+	defer reading.end()
 	file.WriteHead(w)
 	if r.Method == http.MethodHead || file.Status != http.StatusOK {
 		return nil

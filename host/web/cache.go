@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"sync"
 	"time"
 )
@@ -30,6 +31,10 @@ type kept struct {
 	body    []byte
 	etag    string
 	sources *sources
+}
+
+func (p *kept) reply() *reply {
+	return &reply{status: http.StatusOK, kind: p.kind, body: p.body, etag: p.etag}
 }
 
 func newCache() *cache { return &cache{pages: make(map[string]*kept)} }

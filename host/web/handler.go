@@ -38,7 +38,6 @@ import (
 	"net/netip"
 	"net/url"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -75,6 +74,7 @@ type Handler struct {
 	queue     *bound.Queue
 	code      *bound.Queue // for pages of code
 	middling  *bound.Queue // for those that may start a git
+	sending   *bound.Pot   // bytes of large pages that were made
 	pages     *code.Pages
 	archives  *gitread.Reader // has archives on disk
 	cache     *cache
@@ -159,23 +159,15 @@ func parsePath(escaped string) (grasp.Path, bool) {
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	key := h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
 	if p := h.kept(r.Context(), key); p != nil {
-		h.sendAs(w, r, http.StatusOK, p.kind, p.body, p.etag)
+		h.send(w, r, p.reply())
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTime)
 	defer cancel()
-	err := h.queue.Acquire(ctx, h.cfg.Client(r))
-	if err == nil {
-		defer h.queue.Release()
-		// Others who waited for the same page may have made it.
-		if p := h.kept(ctx, key); p != nil {
-			h.sendAs(w, r, http.StatusOK, p.kind, p.body, p.etag)
-			return
-		}
-		err = h.build(ctx, w, r, key)
-	}
+	a, err := h.takeTurn(ctx, w, r, key)
 	switch {
 	case err == nil:
+		h.send(w, r, a)
 	case r.Context().Err() != nil:
 		// Nobody waits for an answer.
 	case ctx.Err() != nil, errors.Is(err, bound.ErrFull), errors.Is(err, bound.ErrShare):
@@ -185,6 +177,20 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		h.cfg.Log.Error("make a page", "path", r.URL.Path, "err", err)
 		h.answer(w, r, http.StatusInternalServerError, "message", failed)
 	}
+}
+
+// takeTurn waits for a turn, and makes the page of a request. The turn is over before the client
+// gets anything: one that does not read would keep it.
+func (h *Handler) takeTurn(ctx context.Context, w http.ResponseWriter, r *http.Request, key string) (*reply, error) {
+	if err := h.queue.Acquire(ctx, h.cfg.Client(r)); err != nil {
+		return nil, err
+	}
+	defer h.queue.Release()
+	// Others who waited for the same page may have made it.
+	if p := h.kept(ctx, key); p != nil {
+		return p.reply(), nil
+	}
+	return h.build(ctx, w, r, key)
 }
 
 // kept returns a page that was made a moment ago and would be the same now, nil if there is none.
@@ -200,26 +206,24 @@ func (h *Handler) kept(ctx context.Context, key string) *kept {
 	return p
 }
 
-// build makes the page of a request, sends it, and keeps it. REQUIRES: a turn, and that the path
-// has a page.
-func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Request, key string) error {
+// build makes the page of a request, and keeps it. The reply is nil if that has failed, and the
+// client knows. REQUIRES: a turn, and that the path has a page.
+func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Request, key string) (*reply, error) {
 	made := h.cfg.Now()
 	noting, sources := h.watching()
 	status, template, content, err := noting.route(r)(ctx, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if to, ok := content.(redirect); ok {
-		w.Header().Set("Location", string(to))
-		h.send(w, r, status, nil, "")
-		return nil
+		return &reply{status: status, location: string(to)}, nil
 	}
 	var body []byte
 	d, ok := content.(document)
 	if ok {
 		body = d.Body
 	} else if body, ok = h.render(w, r, template, content); !ok {
-		return nil
+		return nil, nil
 	}
 	etag := ""
 	if status == http.StatusOK {
@@ -227,8 +231,7 @@ func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		etag = `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
 		h.cache.put(&kept{key: key, made: made, kind: d.Type, body: body, etag: etag, sources: sources})
 	}
-	h.sendAs(w, r, status, d.Type, body, etag)
-	return nil
+	return &reply{status: status, kind: d.Type, body: body, etag: etag}, nil
 }
 
 // headers sets what every answer has.
@@ -245,7 +248,7 @@ func (h *Handler) headers(to http.Header) {
 // answer makes and sends a page that needs no turn.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, template string, content any) {
 	if body, ok := h.render(w, r, template, content); ok {
-		h.send(w, r, status, body, "")
+		h.send(w, r, &reply{status: status, body: body})
 	}
 }
 
@@ -261,38 +264,6 @@ func (h *Handler) render(w http.ResponseWriter, r *http.Request, template string
 		return nil, false
 	}
 	return body.Bytes(), true
-}
-
-// send is sendAs for HTML.
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, status int, body []byte, etag string) {
-	h.sendAs(w, r, status, "", body, etag)
-}
-
-// sendAs sends a page of a content type, by default HTML, or 304 if the browser has it already.
-func (h *Handler) sendAs(w http.ResponseWriter, r *http.Request, status int, kind string, body []byte, etag string) {
-	to := w.Header()
-	to.Set("Content-Type", cmp.Or(kind, "text/html; charset=utf-8"))
-	if status >= http.StatusInternalServerError {
-		to.Set("Cache-Control", "no-store")
-	} else {
-		to.Set("Cache-Control", "public, no-cache")
-	}
-	if etag != "" {
-		to.Set("ETag", etag)
-		if known := r.Header.Get("If-None-Match"); known == "*" || strings.Contains(known, etag) {
-			to.Del("Content-Type")
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-	}
-	to.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	if r.Method == http.MethodHead {
-		return
-	}
-	if _, err := w.Write(body); err != nil {
-		h.cfg.Log.Debug("send a page", "path", r.URL.Path, "err", err)
-	}
 }
 
 // client is a git client on the web that opens NIP-19 codes.
@@ -483,6 +454,7 @@ func New(cfg Config, deps Deps) (*Handler, error) {
 			Name: "pages of code that wait for git", Unit: "requests", Total: maxCodeWaiting, Known: bound.KnownPart(maxCodeWaiting),
 			Yields: "nobody; networks take turns, and the next request gets status 503",
 		}, max(2, runtime.NumCPU()/2)),
+		sending: newSending(),
 	}, nil
 }
 
@@ -505,5 +477,5 @@ func localRepository(service grasp.Service) func(cloneURL string) (path string, 
 
 // Bounds returns the limits that all clients share, for the table of bounds.
 func (h *Handler) Bounds() []bound.Spec {
-	return append([]bound.Spec{h.flow.Spec(), h.queue.Spec(), h.code.Spec(), h.middling.Spec()}, h.pages.Bounds()...)
+	return append([]bound.Spec{h.flow.Spec(), h.queue.Spec(), h.code.Spec(), h.middling.Spec(), h.sending.Spec()}, h.pages.Bounds()...)
 }
