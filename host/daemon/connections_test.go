@@ -72,8 +72,8 @@ func TestConnectionsYield(t *testing.T) {
 	}
 }
 
-// TestProxyConnectionsYield shows that strangers behind a trusted proxy cannot fill the places:
-// the connection of the proxy that was idle longest is closed for the next one, whoever comes.
+// TestProxyConnectionsYield shows that strangers behind a trusted proxy cannot fill the places. For
+// any next connection of the proxy, the one that was idle longest is closed.
 func TestProxyConnectionsYield(t *testing.T) {
 	proxy := netip.MustParseAddr("192.0.2.7")
 	c := newConnections(8, []netip.Prefix{netip.PrefixFrom(proxy, 32)}, slog.New(slog.DiscardHandler))

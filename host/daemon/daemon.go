@@ -2,8 +2,8 @@
 // knows them all; it holds no behaviour of its own beyond the order in which
 // things start and stop.
 //
-// [Core] is what decides and stores; import uses it alone. [Daemon] adds the interfaces
-// for other people.
+// [Core] decides and stores. The command import uses it alone. [Daemon] adds the
+// interfaces for clients.
 package daemon
 
 import (
@@ -93,7 +93,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return unlessStopped(ctx, errors.Join(err, db.Close()))
 	}
-	// 4. What decides and stores.
+	// 4. The pipeline with its modules and stores.
 	core, err := openCore(ctx, d.cfg, d.log, db, node, true)
 	if err != nil {
 		return unlessStopped(ctx, err)
@@ -104,14 +104,14 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
-	// 6. What the modules that are loaded leave of the memory.
+	// 6. Memory limits, from the memory that the loaded modules leave.
 	limitMemory(d.cfg, d.log)
 	// 7. Serve, and stop in order.
 	return d.serve(ctx, p, front, operators)
 }
 
-// unlessStopped returns why the daemon did not come to serve, nil if that is because it
-// was stopped meanwhile.
+// unlessStopped returns the error with which the daemon failed to start. It returns nil if the
+// daemon was stopped during the start.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return nil
@@ -368,7 +368,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 		stopBringing()
 		// 3. Repositories that were about to release events do so.
 		stopRepositories()
-		// 4. What is queued is committed. Then Close releases modules and database.
+		// 4. Commit the queued items. Then Close releases modules and database.
 		stopPipeline()
 		return nil
 	})
@@ -431,7 +431,7 @@ func (d *Daemon) join(ctx context.Context, listen net.Addr) (*cluster.Cluster, e
 	return cluster.Join(ctx, url, cluster.Options{Name: name, Address: listen.String(), Release: d.version, Log: d.log})
 }
 
-// listenAdmin opens the socket for talon plugin, nil if there is to be none.
+// listenAdmin opens the socket for talon plugin. It returns nil if the configuration has none.
 func (d *Daemon) listenAdmin() (net.Listener, error) {
 	path := d.cfg.Admin()
 	if path == "" {

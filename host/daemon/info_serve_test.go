@@ -56,7 +56,7 @@ func TestInfoIsTrue(t *testing.T) {
 	}
 	c.authenticate(addr)
 
-	// What events may be. Each event is as large as it may be in one way, and then a little larger.
+	// Limits of events. Each event meets one limit exactly, and then exceeds it a little.
 	now := time.Now().Unix()
 	bits := limit("min_pow_difficulty")
 	try := func(name string, within bool, e *host.Event) {
@@ -78,7 +78,7 @@ func TestInfoIsTrue(t *testing.T) {
 	most := limit("max_event_tags")
 	try("max_event_tags", true, worked(bits, now, "tags", tags(most)...))
 	try("max_event_tags", false, worked(bits, now, "tags", tags(most+1)...))
-	// The clock runs meanwhile.
+	// The clock runs during the test.
 	past, future := int64(limit("created_at_lower_limit")), int64(limit("created_at_upper_limit"))
 	try("created_at_lower_limit", true, worked(bits, time.Now().Unix()-past/2, "old"))
 	try("created_at_lower_limit", false, worked(bits, now-past-1, "too old"))
@@ -86,7 +86,7 @@ func TestInfoIsTrue(t *testing.T) {
 	try("created_at_upper_limit", false, worked(bits, time.Now().Unix()+2*future, "too late"))
 	try("min_pow_difficulty", false, lazy(bits, now))
 
-	// What a client may ask.
+	// Limits of requests.
 	filters := func(n int) string { return `["REQ","f"` + strings.Repeat(`,{"limit":1}`, n) + `]` }
 	c.ask(filters(limit("max_filters")), "EOSE")
 	c.ask(filters(limit("max_filters")+1), "CLOSED")

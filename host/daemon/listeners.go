@@ -156,18 +156,17 @@ func (d *Daemon) warnOfProxies(h http.Handler) http.Handler {
 // and its answer.
 const answerTime = time.Minute
 
-// inTime lets no client hold a connection that does not send what it announced, or does
-// not take its answer. Git's bodies and answers are large: package githttp bounds how
-// long each of them may stall, over what is set here. A websocket takes its connection
-// out of these bounds.
+// inTime ends a connection whose client does not send the announced body, or does not take its
+// answer. Git's bodies and answers are large: package githttp bounds how long each of them may
+// stall, in place of these bounds. A websocket takes its connection out of them.
 func inTime(h http.Handler, limit time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		bound := func() {
 			until := time.Now().Add(limit)
 			_ = rc.SetWriteDeadline(until)
-			// The server reads what is left of a body before it answers. Without a body it
-			// reads on meanwhile, to learn whether the client goes away.
+			// The server reads the rest of a body before it answers. Without a body it reads on
+			// during the answer, to learn whether the client goes away.
 			if r.Body != http.NoBody {
 				_ = rc.SetReadDeadline(until)
 			}

@@ -29,8 +29,7 @@ const (
 	scavengeEvery = 2 * time.Second
 )
 
-// memoryOf is how much this process is to stay within: what the operator chose, or a
-// quarter of what there is.
+// memoryOf returns the memory limit of this process: the operator's, or a quarter of the machine's.
 func memoryOf(cfg *config.Config) int64 {
 	if cfg.Memory != 0 {
 		return cfg.Memory
@@ -64,7 +63,7 @@ func checkMemory(cfg *config.Config) error {
 // limitMemory bounds what Go's runtime takes by what SQLite and the modules, which it does
 // not see, leave of the memory. It is called when the modules are loaded. GOMEMLIMIT wins.
 func limitMemory(cfg *config.Config, log *slog.Logger) {
-	// What loading the modules took is not needed again.
+	// The memory that loading the modules took is not needed again.
 	debug.FreeOSMemory()
 	memory, cache := memoryOf(cfg), cacheOf(cfg)
 	modules := outsideOfGo()
@@ -135,8 +134,8 @@ func runScavenger(ctx context.Context) error {
 
 func mib(n int64) string { return strconv.FormatInt(n>>20, 10) + " MiB" }
 
-// outsideOfGo is the memory of this process that belongs to no file and not to Go's
-// runtime. It is 0 where the system does not say.
+// outsideOfGo returns the memory of this process that neither a file nor Go's runtime holds, or 0
+// if the system does not report it.
 func outsideOfGo() int64 {
 	status, _ := os.ReadFile("/proc/self/status")
 	for line := range strings.Lines(string(status)) {

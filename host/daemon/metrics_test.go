@@ -118,8 +118,8 @@ func assembledParts(t *testing.T, change func(*config.Config)) *parts {
 
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", .* constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
-// described returns a line for each metric that a collector may have. Of one that has no
-// value yet and is no vector, the type is not known.
+// described returns a line for each metric that a collector may have. It omits the type of a metric
+// that has no value yet, unless it is a vector.
 func described(t *testing.T, c prometheus.Collector) (lines []string) {
 	t.Helper()
 	types := make(map[string]string)

@@ -23,9 +23,8 @@ type registry struct {
 // ownPrefix begins the names of Talon's own metrics, as its packages register them.
 const ownPrefix = "talon_"
 
-// newRegistry returns a registry with the metrics of the process and of the build. The prefix
-// stands in place of talon in the names that are shown. Each metric has the label node,
-// unless that is empty.
+// newRegistry returns a registry with the metrics of the process and of the build. Shown names
+// begin with the prefix in place of talon. Each metric has the label node, unless that is empty.
 func newRegistry(version, prefix, node string) *registry {
 	r := &registry{all: prometheus.NewRegistry(), prefix: prefix + "_"}
 	r.labelled = r.all

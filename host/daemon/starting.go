@@ -33,7 +33,7 @@ func newStarting() *bound.Pot {
 	})
 }
 
-// ready is a handler that there may not be yet. Until it opens, requests wait.
+// ready is a handler that is installed when the server is ready. Until then, requests wait.
 type ready struct {
 	handler  atomic.Pointer[http.Handler]
 	opened   chan struct{} // closed by open

@@ -70,7 +70,7 @@ type Store interface {
 	// Moderation returns the rows of the moderation log after a number.
 	Moderation(ctx context.Context, after int64) ([]moderation.Row, error)
 
-	// LargestUsage returns the authors, repositories or kinds that take most bytes.
+	// LargestUsage returns the authors, repositories or kinds with the highest number of bytes.
 	LargestUsage(ctx context.Context, class host.UsageClass, limit int) ([]host.UsageRow, error)
 
 	// Export yields every stored event, oldest first; yield may wait.
@@ -87,7 +87,7 @@ type Store interface {
 	Close() error
 }
 
-// What is known of other servers, by the name under which the store keeps it.
+// Knowledge about other servers, by the name under which the store keeps it.
 const (
 	knownHealth   = "health"
 	knownSync     = "sync"
@@ -96,7 +96,7 @@ const (
 	knownGit      = "git"
 )
 
-// What is known of people, and of announcements that are gone, is kept in the same way, under
+// Knowledge about people and about deleted announcements is kept in the same way, under
 // [users.About] and [orphans.About].
 
 // Knowledge lists all sorts of it, for talon copy.

@@ -10,7 +10,7 @@ import (
 
 var database testkit.Postgres
 
-// TestBeginFails: of a transaction that did not begin there is nothing to roll back.
+// TestBeginFails checks that a transaction that failed to begin is not rolled back.
 func TestBeginFails(t *testing.T) {
 	t.Cleanup(database.Stop)
 	for name, store := range map[string]func(*testing.T) string{

@@ -202,8 +202,8 @@ func judges(list []plugin.Status) (all []judge) {
 	return all
 }
 
-// rulesOf stands for all that decides about events: what was refused by the same is refused
-// again.
+// rulesOf returns a hash of all that decides about events. With the same hash, refused events are
+// refused again.
 func rulesOf(version, service string, list []plugin.Status) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q", version, service)

@@ -11,7 +11,7 @@ import (
 	"talon/sdk/abi/manifest"
 )
 
-// What was refused is forgotten when other policies decide, and only then.
+// TestFollowPolicies checks that refusals are forgotten when other policies decide, and only then.
 func TestFollowPolicies(t *testing.T) {
 	running := func(name string, mode sidecar.Mode, generation int64, place int, world string) plugin.Status {
 		return plugin.Status{Name: name, Mode: mode, Running: &plugin.Running{Generation: generation, Place: place, Worlds: []string{world}}}
@@ -49,8 +49,8 @@ func TestFollowPolicies(t *testing.T) {
 	})
 }
 
-// What is here because it was archived is followed as long as archives are kept, or nobody
-// says what is kept.
+// TestArchives checks that archived repositories are followed while the policies keep archives, and
+// while no policy says whether it does.
 func TestArchives(t *testing.T) {
 	says := func(grasps ...string) host.Description { return host.Description{Grasps: grasps} }
 	for name, c := range map[string]struct {

@@ -29,7 +29,7 @@ import (
 // a single large answer or commit is not called load.
 const tickEvery = 10 * time.Second
 
-// What no module can take away: with it a client still reads and writes, slowly.
+// Limits that no module can go below. A client still reads and writes with them, slowly.
 const (
 	minConnections   = 1
 	minSubscriptions = 4 // an ordinary client's, of one page
@@ -81,9 +81,9 @@ func (d *Daemon) openTicks(core *Core) *ticks {
 	})
 }
 
-// clientClamps are the operator's: most is what the configuration says per client and
-// least what is left of it in any case. max-message-rate is no limit of this kind: it
-// is for floods, and holds beside whatever a module says.
+// clientClamps returns the operator's limits. limit has the configured limits of a client, and low
+// the part that no module can take away. max-message-rate is not among them: it is for floods, and
+// holds in addition to the limits of a module.
 func clientClamps(cfg *config.Config) (low, limit host.ClientLimits) {
 	limit = host.ClientLimits{
 		Connections:   int64(cfg.ConnectionsPer),
@@ -109,7 +109,7 @@ func newTicks(module tickModule, cfg tickConfig) *ticks {
 	t.current.Store(&cfg.max)
 	t.failures = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "talon_client_limits_failures_total",
-		Help: "Times that the throttle module failed to say what clients may do: the limits stayed as they were.",
+		Help: "Ticks without a valid answer of the throttle module, after which the limits of clients stayed.",
 	})
 	return t
 }
@@ -175,8 +175,8 @@ func (t *ticks) tick(ctx context.Context, seen relay.Telemetry, cpu time.Duratio
 	}
 }
 
-// failed counts what the module did wrong, and says it once a minute. One that does
-// not answer ticks at all does nothing wrong.
+// failed counts the faults of the module, and logs one a minute. A module without ticks has no
+// fault.
 func (t *ticks) failed(ctx context.Context, err error, now time.Time) {
 	wrong := new(abi.AnswerError)
 	if ctx.Err() != nil || guest.AsFailure(err) == nil && !errors.Is(err, abi.ErrMalformed) && !errors.As(err, &wrong) {
@@ -213,7 +213,7 @@ func (t *ticks) telemetry(seen relay.Telemetry, cpu time.Duration, memory int64)
 	}
 }
 
-// toModule tells limits to a module. What its numbers cannot hold is no limit.
+// toModule converts limits for a module. A limit that its numbers cannot hold becomes no limit.
 func toModule(l host.ClientLimits) abi.ClientLimits {
 	small := func(n int64) uint32 {
 		if n > math.MaxUint32 {
@@ -248,7 +248,7 @@ func (t *ticks) Collectors() []prometheus.Collector {
 	} {
 		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "talon_client_limit",
-			Help:        "What one client may do now: connections of an address, of a connection its subscriptions, filters at once, events and queries in a minute, bytes in a second; 0: no limit.",
+			Help:        "The current limits of one client: connections of an address; of a connection the subscriptions, filters at once, events and queries in a minute, bytes in a second; 0: no limit.",
 			ConstLabels: prometheus.Labels{"limit": name},
 		}, func() float64 { return float64(of(t.Limits())) }))
 	}

@@ -2,8 +2,8 @@
 
 package daemon
 
-// Compiling modules takes a minute under the race detector; what runs beside each
-// other here is tested under it in tick_test.go and in package relay.
+// Compiling modules takes a minute under the race detector. tick_test.go and package relay test the
+// concurrent parts under it.
 
 import (
 	"bufio"

@@ -140,7 +140,7 @@ func TestTickTelemetry(t *testing.T) {
 	}
 }
 
-// What a module does wrong changes nothing, and is said once a minute.
+// TestTickFails checks that faults of a module change nothing, and are logged once a minute.
 func TestTickFails(t *testing.T) {
 	b := newBench()
 	b.module.says(abi.ClientLimits{Events: 50})

@@ -46,7 +46,7 @@ func work(t testing.TB, text string) (dir, id string) {
 	return dir, testkit.Commit(t, dir, text)
 }
 
-// remote is a git server as talon git serve is one, with what it was asked.
+// remote is a git server like talon git serve, which records its requests.
 type remote struct {
 	*httptest.Server
 	dir string

@@ -1,37 +1,35 @@
-// Package gitfetch hunts for git data: when an event was held before its data came,
-// it asks every git server that the events name, until all objects are here or the
-// time is over.
+// Package gitfetch hunts for git data. If an event is held because its data is missing,
+// the package asks every git server that the events name, until all objects are here or
+// the time is over.
 //
-// Package queue decides whom to ask and when; how politely is a throttle module's to
-// say. A [Hunter] does the work: it asks a [Repos] what is missing and where it may
-// be, has git fetch it, and tells the forge what came.
+// Package queue decides which server to ask and when. A throttle module decides how
+// politely. A [Hunter] does the work: it asks a [Repos] for the missing objects and their
+// possible places, lets git fetch them, and reports the result to Repos.
 //
-// Git itself never reaches the network. It is given a URL of a [egressProxy] on the loopback
-// interface, behind which this package speaks HTTP to the server: it looks up and
-// checks every address that it connects to, follows redirects, counts bytes and
-// objects, watches the time, and knows afterwards exactly what went wrong.
+// Git itself never reaches the network. It gets a URL of an [egressProxy] on the loopback
+// interface. Behind that, this package speaks HTTP to the server. It looks up and checks every
+// address that it connects to, follows redirects, counts bytes and objects, and watches the time.
+// So it knows exactly why a fetch failed.
 //
 // Invariants:
 //
-//  1. What is connected to was checked in that very moment, by its address: a name
-//     that changes its address between a check and its use gains nothing. Private
-//     addresses are refused unless the operator allows them, and our own service is
-//     never asked.
+//  1. Each address is checked at the moment of the connection. So a name that changes
+//     its address between a check and its use gains nothing. Private addresses are
+//     refused unless the operator allows them, and our own service is never asked.
 //  2. Only http and https, without user names, to port 80, 443 or one from 1024 on.
 //  3. A redirect to another domain is no part of a request: it is a URL of that
 //     domain, with that domain's limits.
-//  4. A fetch brings objects and never a ref: what a repository's refs are, signed
-//     events say.
-//  5. All that comes is bounded in bytes, objects and time, and none of it is held in
-//     memory. Packs are looked at as those of pushes are: one that stands for more than
-//     it may is cut off before git has all of it.
-//  6. Nothing is lost with the process: what waits is rebuilt from the events that
-//     are held, and what is known of domains is kept. That a request begins is kept
-//     before it does: no restart, and no crash, gives a domain more than its limits.
-//  7. A server that only held events name gets few requests: each counts for those who name
-//     it, and each connection for the address.
-//  8. The throttle module is asked under the queue's lock, and is bounded by its
-//     fuel; who tells of an event waits for neither. Where it fails, [queue.DefaultBackoff]
+//  4. A fetch brings objects and never a ref. Signed events decide about refs.
+//  5. Each fetch is bounded in bytes, objects and time, and is not held in memory. Packs
+//     are scanned as those of pushes are: one beyond the limits is cut off before git has
+//     all of it.
+//  6. Nothing is lost with the process. Searches are rebuilt from the held events, and the
+//     records of domains are stored. The start of a request is stored before it begins:
+//     no restart, and no crash, gives a domain more than its limits.
+//  7. A server that only held events name gets few requests. Each request counts against
+//     the authors and networks that name it, and each connection against the address.
+//  8. The throttle module is asked under the queue's lock, and its fuel bounds it. A
+//     report of an event waits for neither. If the module fails, [queue.DefaultBackoff]
 //     answers.
 package gitfetch
 

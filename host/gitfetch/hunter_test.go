@@ -344,7 +344,7 @@ func TestRedirectWithin(t *testing.T) {
 	complete(t, f, h)
 }
 
-// TestDomainsLimits has many repositories on few servers: by the servers' own
+// TestDomainLimits has many repositories on few servers: by the servers' own
 // records, none was asked too often, at the same time or in a minute.
 func TestDomainLimits(t *testing.T) {
 	const repositories, servers, atOnce, perMinute = 24, 3, 2, 10

@@ -297,7 +297,7 @@ func (c *commands) appendMessage(buf []byte, text string) []byte {
 	return gitrepo.AppendPkt(buf, "\x02", message)
 }
 
-// maxInPlace bounds the refs of which the answer says that they were in place.
+// maxInPlace bounds the list of unchanged refs in the answer to a push.
 const maxInPlace = 20
 
 // appendSuccess appends the answer to a push that is done.

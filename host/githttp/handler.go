@@ -1,7 +1,7 @@
 // Package githttp serves repositories over git's smart HTTP protocol, versions 0, 1
 // and 2: fetches by git upload-pack, and pushes by its own receive-pack, with git
-// index-pack. It knows neither how a path becomes a repository ([Repositories]) nor what
-// may be pushed ([Pushes]).
+// index-pack. [Repositories] finds the repository of a path, and [Pushes] authorises
+// pushes.
 //
 // Invariants:
 //
@@ -10,12 +10,13 @@
 //  2. The commands of a push are parsed, bounded and checked before git sees a byte.
 //     A push of no commands is no push.
 //
-//  3. Nobody holds the lock of a repository while a client sends or takes something. A
-//     push is authorised, comes into a quarantine and is checked without the lock; under
-//     it, it is confirmed, moved and its refs change, and then nobody is waited for.
+//  3. Nobody holds the lock of a repository while a client sends or takes something.
+//     Without the lock, a push is authorised, received into a quarantine and checked.
+//     Under the lock, it is confirmed, its objects move and its refs change. Nothing
+//     waits for a client in that time.
 //
-//  4. The refs of a push change all or not at all, and not if one of them is no longer
-//     what the client says that it was, unless it is what the push makes of it.
+//  4. The refs of a push change all or not at all. They do not change if one of them
+//     differs from the old value that the client sent, unless it already has the new one.
 //
 //  5. Nothing waits for a client for ever: it must move 64 KiB in [Limits].Stall, and
 //     end in Limits.Whole. Waiting lines are bounded, and each network has a share of
@@ -23,30 +24,29 @@
 //     a push that is authorised. A request that waits for its client gives its slot to others
 //     who wait ([gitrepo.Scheduler]). Git may work on for Limits.GitTime.
 //
-//  6. A client that goes away ends the git process that worked for it, and nothing stays
-//     of its push, unless all of that is here: then it is finished.
+//  6. If a client goes away, its git process ends, and nothing of its push stays. A push
+//     that has arrived completely is finished.
 //
-//  7. What is refused is said in git's protocol with HTTP status 200, for git shows
-//     its user nothing else: of a push in its report, with a line for each ref, in the
-//     side band that the client reads.
+//  7. A refusal is in git's protocol with HTTP status 200, since git shows its user
+//     nothing else. For a push it is in the report, with a line for each ref, in the side
+//     band that the client reads.
 //
-//  8. Each answer, whatever it is, lets any web page read it (CORS).
+//  8. Any web page may read each answer (CORS).
 //
 //  9. A path is split first, and then percent-decoded, once. A part that then has a
 //     slash, is empty, or is . or .. is found nowhere.
 //
-//  10. A fetch gets what the repository's own refs point to or reach, in every version of the
-//     protocol, and nothing else of the objects that repositories share.
+//  10. A fetch gets only objects that the repository's own refs reach, in every version of
+//     the protocol, although repositories share objects.
 //
 // Pushes of shallow clones are taken if nothing is missing here. Push options are taken and
 // have no effect, and the answer says so. Push certificates and version 2 of reports are
 // not offered.
 //
-// With [Config].Plain, git receive-pack answers pushes: 2, 3, 4 and 6 are then as git has
-// them, and of 7 what git says.
+// With [Config].Plain, git receive-pack answers pushes. Git's rules then replace 2, 3, 4 and
+// 6, and the texts of 7 are git's.
 //
-// The package never writes to a repository but through [gitrepo.Incoming], and then
-// through git.
+// The package writes to a repository only through [gitrepo.Incoming] and git.
 package githttp
 
 import (
@@ -572,7 +572,7 @@ func ofScheduler(s *gitrepo.Scheduler) []prometheus.Collector {
 func newMetrics(scheduler *gitrepo.Scheduler) *metrics {
 	m := new(metrics)
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "talon_git_requests_total", Help: "Requests of git clients that were answered, by what they asked and how it ended.",
+		Name: "talon_git_requests_total", Help: "Answered requests of git clients, by service and outcome.",
 	}, []string{"verb", "result"})
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "talon_git_request_seconds", Help: "From a request's headers to the end of its answer.",

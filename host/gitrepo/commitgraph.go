@@ -16,8 +16,8 @@ import (
 // The commit-graph file of a shared store has the parents, trees and times of commits, and for each
 // commit a filter of the paths that it changed. Git and pages walk over history by it.
 //
-// Git trusts the file: it takes a commit there for one that is in the store. So Collect writes the
-// file of what the refs reach before it drops objects, and nobody else writes it meanwhile.
+// Git trusts the file: it assumes that the store has each commit in it. So Collect writes the file
+// with exactly the commits that the refs reach before it drops objects, under a lock of the file.
 
 // graphCPU bounds the processor time of one commit-graph.
 const graphCPU = 10 * time.Minute

@@ -200,7 +200,7 @@ var imposed = [][2]string{
 // believed in what runs programs.
 var trusted = [2]string{"safe.directory", "*"}
 
-// environment is what each git has, with settings that no repository changes.
+// environment returns the environment of each git, with settings that no repository can change.
 func environment(settings [][2]string, o Options) []string {
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -502,9 +502,9 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, "?"))
 }
 
-// inherited are the variables of our own environment that a plain git has, as git
-// http-backend has those of a web server: who a push is by in reflogs, below which
-// refs/namespaces/ all refs are, and where the keys for signed pushes are.
+// inherited are the variables of our own environment that a plain git has. git http-backend gets
+// the same from a web server: the name of a pusher in reflogs, the folder refs/namespaces/ of all
+// refs, and the keys for signed pushes.
 var inherited = []string{"GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_NAMESPACE", "GNUPGHOME"}
 
 // Plain returns a git for a Folder whose repositories are served as git http-backend

@@ -12,13 +12,13 @@ import (
 	"sync"
 )
 
-// Nodes are the processes that have one Root open, on a file system that they share. A
-// lock says who may change a repository. But a node that loses it learns that late, and
-// one that was paused goes on where it was. So whoever gets a lock that another node had
-// writes its own number to the repository (the fence), and then removes the lock files of
-// git, if that other node is not alive. Whoever moves refs takes git's lock files first,
-// then compares the fence, then moves: if it was overtaken before it compared, it sees
-// that, and if it was overtaken after, its lock files have gone, and git fails.
+// Nodes are the processes that have one Root open, on a file system that they share. A lock says
+// who may change a repository. A node that loses it learns that late, and a paused node continues
+// later. So a node that gets a lock which another node had writes its own number to the repository
+// (the fence). Then, if that other node is not alive, it removes the lock files of git. A node that
+// moves refs takes git's lock files first, then compares the fence, then moves. If it was overtaken
+// before the comparison, it sees that. If it was overtaken after, its lock files have gone, and git
+// fails.
 type Nodes interface {
 	// Lock takes a lock that one node has at a time. It waits until ctx ends.
 	Lock(ctx context.Context, name string) (HeldLock, error)

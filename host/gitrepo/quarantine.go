@@ -133,8 +133,8 @@ var fsckIgnored = []string{
 	// Tags from before 2005 have no tagger, and some have a name that is none today.
 	"badTagName", "missingTaggerEntry",
 
-	// Git mentions these and goes on; they would be a line for each commit. It reads no
-	// such file through a link, and no submodule from what does not parse.
+	// Git reports these and continues. The reports would be a line for each commit. It does not
+	// read such files through links, and it ignores a .gitmodules that does not parse.
 	"gitmodulesParse", "gitattributesSymlink", "gitignoreSymlink", "mailmapSymlink",
 }
 

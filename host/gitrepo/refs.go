@@ -329,9 +329,10 @@ func IsPushable(name string) bool {
 // undoTime is how long git may take to put refs back.
 const undoTime = time.Minute
 
-// ChangeRefs is UpdateRefs for updates that all say what was there. Git takes a deletion
-// and what it makes room for in two transactions only: if the second fails, the first is
-// undone. A crash between them leaves the first. REQUIRES: the lock.
+// ChangeRefs is UpdateRefs for updates that all name the old value. A deletion may make room
+// for another ref, such as a/b in place of a. Git needs two transactions for that. If the
+// second fails, the first is undone. A crash between them leaves the first. REQUIRES: the
+// lock.
 func (r *Repo) ChangeRefs(ctx context.Context, updates []host.RefUpdate) error {
 	var deletions, others []host.RefUpdate
 	gone, folders := make(map[string]bool), make(map[string]bool)

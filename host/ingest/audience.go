@@ -12,7 +12,7 @@ func (p *Pipeline) audience(ctx context.Context, e *entry, facts *host.FactReade
 	if p.cfg.Audiences == nil {
 		return nil
 	}
-	// The version is read first: a change meanwhile makes the decision look older, never newer.
+	// The version is read first. A change during the decision makes it look older, never newer.
 	e.asked = p.cfg.Audiences.Version()
 	a, err := p.cfg.Audiences.Audience(ctx, e.item.Event, facts, now)
 	facts.Asking("")

@@ -259,7 +259,7 @@ func (b *batch) note() {
 	b.w.quotas.committed(b.held, b.networks)
 }
 
-// written returns the share of the items that were to be written.
+// written returns the share of the items that the batch writes.
 func (b *batch) written() float64 {
 	n := 0
 	for i := range b.answers {

@@ -7,12 +7,11 @@ import (
 	"talon/host"
 )
 
-// contention is the entries whose decisions did not hold: something that they rest on
-// changed before their turn. Each is decided again now that its turn has come, with
-// the open batch visible; meanwhile other lanes go on. What is contended by all, a
-// count of all events for example, would be decided again and again in vain by many
-// workers: so the number of these decisions at a time falls to one as soon as one is
-// in vain, and grows while they hold.
+// contention has the entries whose decisions went stale: a fact changed before their turn. The turn
+// of each has come, so it is decided again, with the open batch visible. Other lanes go on at the
+// same time. If all entries share a fact, such as a count of all events, many workers would decide
+// them in vain. So the number of parallel decisions falls to one after a decision in vain, and
+// grows while decisions hold.
 type contention struct {
 	contended []*entry // that are to be decided again, in order
 	retrying  []*entry // that are being decided
@@ -125,8 +124,8 @@ func (w *writer) underway() (n int) {
 	return n
 }
 
-// untilSlow is when the next contended entry may have to be decided beside a slow one;
-// 0 if none waits.
+// untilSlow returns when the next contended entry may be decided at the same time as a slow one. It
+// returns 0 if none waits.
 func (w *writer) untilSlow() (wait time.Duration) {
 	if len(w.contended) == 0 {
 		return 0

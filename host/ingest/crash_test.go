@@ -52,8 +52,8 @@ func newCrashCase(round, n int) (c crashCase) {
 	return c
 }
 
-// TestPurgatoryCrash kills a process that holds, releases and deletes, again and
-// again. What it said is done is done, and what belongs together happened together.
+// TestPurgatoryCrash kills a process that holds, releases and deletes, again and again.
+// Acknowledged changes must be there, and each transaction must be whole.
 func TestPurgatoryCrash(t *testing.T) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		crashChild(t, dir)

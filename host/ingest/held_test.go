@@ -428,7 +428,8 @@ func readerOf(m *memory) *host.FactReader {
 	return (&view{stored: m, held: m}).reader(newSchedule(1, newMetrics()))
 }
 
-// What a fork reads is the same, and not noted.
+// TestForkReadsWithoutNotes checks that the reads of a fork give the same results, and leave no
+// notes.
 func TestForkReadsWithoutNotes(t *testing.T) {
 	m := newMemory()
 	m.held[event(1).ID] = event(1)

@@ -34,9 +34,8 @@ type change struct {
 // add notes a change of the open batch.
 func (h *history) add(c change) { h.open = append(h.open, h.note(c)) }
 
-// note notes a change of a commit, before any of an open batch, and returns it with its
-// version. What is too much is dropped a half at a time, so that it costs little for each
-// event.
+// note records a change of a commit, before any of an open batch, and returns it with its version.
+// When there are too many, it drops half of them, so that this costs little for each event.
 func (h *history) note(c change) change {
 	h.version++
 	c.version = h.version

@@ -114,8 +114,8 @@ func TestManySlowSources(t *testing.T) {
 	})
 }
 
-// Whoever has been idle does not wait for those that send without a pause to use what they
-// are behind each other: decisions take longer than was reserved while lanes are queued.
+// TestIdleSourceIsNext checks that a source that was idle does not wait for busy ones to use up
+// their lag. Decisions take longer than was reserved while lanes are queued.
 func TestIdleSourceIsNext(t *testing.T) {
 	s := newSchedule(2, newMetrics())
 	quiet, send := &host.Source{}, func(source *host.Source) *entry {
@@ -359,8 +359,7 @@ func TestFailedBatchDoesNotWait(t *testing.T) {
 	})
 }
 
-// An event that was to wait for git data does not, if the data came during its
-// decision.
+// TestHoldMeetsArrival checks that an event is not held for git data that came during its decision.
 func TestHoldMeetsArrival(t *testing.T) {
 	deciding, goOn := make(chan struct{}), make(chan struct{})
 	var here atomic.Bool
@@ -409,8 +408,8 @@ func (tx slowTx) Commit() error {
 	return tx.Tx.Commit()
 }
 
-// Who publishes beside a flood of events that are refused waits for its own commit, and
-// not for what is being decided of the flood.
+// TestCommitDoesNotWaitForRefusals publishes during a flood of refused events. The publisher waits
+// for its own commit, and not for the decisions about the flood.
 func TestCommitDoesNotWaitForRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, func(_ context.Context, it *host.Item, _ host.Facts) host.Ruling {
@@ -455,7 +454,8 @@ func TestCommitDoesNotWaitForRefusals(t *testing.T) {
 	})
 }
 
-// Who publishes alone waits for the commit of its event, and for nothing else.
+// TestLoneEventIsCommittedAtOnce checks that a lone publisher waits only for the commit of its
+// event.
 func TestLoneEventIsCommittedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, acceptAll, func(c *Config) { c.Store = slowDisk{c.Store.(*memory)} })

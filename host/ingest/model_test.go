@@ -205,7 +205,7 @@ func replay(t *testing.T, order []effect) {
 		c.Workers, c.Batch = 1, 1
 	})
 	for i, x := range order {
-		// A turn that never came changes nothing. It comes if the machine does not pause.
+		// The event got no turn, because the machine paused. It changes nothing.
 		if strings.Contains(x.answer, "changes too fast") {
 			continue
 		}

@@ -1,10 +1,10 @@
-// Package ingest is the one way in: every event, whatever door it came through,
+// Package ingest is the only way into the store. Every event, from any source,
 // passes Submit → verify → policy → one writer → commit → answer. Git data that has
-// come takes the same way.
+// arrived takes the same way.
 //
 // It owns the order of effects, the batches of the writer, and the promise that a
-// decision is true at the moment it takes effect. DESIGN.md in this folder says
-// why it has this shape.
+// decision is true when it takes effect. DESIGN.md in this folder gives the reasons
+// for this shape.
 //
 // Invariants:
 //
@@ -15,10 +15,10 @@
 //  3. A decision whose facts have changed before its turn is made again, with
 //     everything before it visible (writer.applyNext), a bounded number of times.
 //  4. The writer never calls a policy, and waits for one 10 ms at most (writer.wait).
-//  5. What follows from a commit is data: the events to publish, in commit order, and
-//     what was removed and what changed in purgatory ([Follower]).
-//  6. What a policy holds is answered OK true after its commit, and is published when
-//     a release request releases it ([Pipeline.SubmitRelease]).
+//  5. The effects of a commit are data: the events to publish, in commit order, the
+//     removed events, and the changes of purgatory ([Follower]).
+//  6. A held event is answered OK true after its commit. It is published when a
+//     release request releases it ([Pipeline.SubmitRelease]).
 //
 // It never parses JSON from outside, never looks at a socket, and never retries a
 // write that failed: the item is answered with the error and the sender decides.
@@ -133,7 +133,7 @@ type TakedownFollower interface {
 
 // Audiences says who may receive an event. It may be called by several workers concurrently.
 type Audiences interface {
-	// Audience returns nil for everybody. What it reads it reads through facts.
+	// Audience returns nil for everybody. It reads through facts.
 	Audience(ctx context.Context, e *host.Event, facts *host.FactReader, now int64) (*host.Audience, error)
 
 	// With returns the audience of an event whose own is given, and that may also belong to the

@@ -16,8 +16,8 @@ import (
 	"talon/internal/testkit"
 )
 
-// Each event of the chain needs the one before it. Whatever the workers do
-// meanwhile, none may be judged before its parent is there.
+// TestChainIsNeverOrphaned sends a chain in which each event needs the one before it. No worker may
+// judge an event before its parent is there.
 func TestChainIsNeverOrphaned(t *testing.T) {
 	r := start(t, needsParent, nil)
 	const chains, length = 8, 40
@@ -55,7 +55,7 @@ func TestBurstIsOneRound(t *testing.T) {
 	}
 }
 
-// What depends on an event that goes away is judged without it.
+// TestRemovedFact checks that an event that depends on a removed one is judged without it.
 func TestRemovedFact(t *testing.T) {
 	deciding, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once

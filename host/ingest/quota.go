@@ -17,9 +17,9 @@ type Quota struct {
 	ByNetwork int64 // events that clients of one network have sent, see [host.NetworkOf]
 }
 
-// quotas counts what waits, so that an event that would have to wait, where as much
-// does as may, is refused before anything is looked up for it. Dormant announcements
-// give way to others, so they are not counted among those that wait.
+// quotas counts held events. So an event that would be held beyond a quota is refused
+// before the policy reads anything for it. Dormant announcements are not counted, since
+// they give way to others.
 type quotas struct {
 	limits Quota
 	knows  func(*host.Item) bool // may use the part for known people
@@ -161,8 +161,8 @@ func (p *Pipeline) Origin(id host.ID) netip.Addr {
 	return p.quotas.events[id].network.Addr()
 }
 
-// reached returns which bound keeps an event from going into purgatory, and how much
-// waits, as a view has it. What is there already, or replaces what is, needs no room.
+// reached returns which bound keeps an event out of purgatory, and how much is held, as a view has
+// it. An event that is already held, or replaces a held one, needs no room.
 func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {
 	e := it.Event
 	q.mu.RLock()
@@ -246,8 +246,8 @@ func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *host.F
 	l, waiting := p.quotas.reached(it, v)
 	pull := known.IDs != nil
 	if l == noLimit || l == ofNetwork && pull {
-		// What a pull request waits for was often pushed before it, by others than
-		// those who fill purgatory.
+		// The data that a pull request waits for was often pushed before it, and not by those who
+		// fill purgatory.
 		return nil, nil
 	}
 	known.Limit, known.Header = 1, true
@@ -256,7 +256,7 @@ func (p *Pipeline) refuseEarly(ctx context.Context, it *host.Item, facts *host.F
 		return nil, err
 	}
 	if l == ofAuthor {
-		// Whatever of the author leaves makes room.
+		// Each held event of the author that leaves makes room.
 		facts.Reads.Held = append(facts.Reads.Held, host.Filter{Authors: []host.PubKey{it.Event.PubKey}})
 	}
 	p.metrics.overQuota.WithLabelValues(string(l)).Inc()

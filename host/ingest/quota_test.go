@@ -112,8 +112,8 @@ type quotaStep struct {
 	asked bool
 }
 
-// Of whom as much waits as may, what would wait too is refused before the policy is
-// asked. What may not have to wait is served.
+// TestQuotaOfAuthor checks the quota of an author with a full share. Events that would be held are
+// refused before the policy decides. Events that may need no git data are served.
 func TestQuotaOfAuthor(t *testing.T) {
 	db := openStore(t)
 	r := startQuota(t, db, Quota{ByAuthor: 2})
@@ -141,7 +141,7 @@ func TestQuotaOfAuthor(t *testing.T) {
 		t.Errorf("%v events were counted", n)
 	}
 
-	// What has left makes room, also for what was sent right after.
+	// An event that leaves makes room, also for an event that was sent right after.
 	deletion := repoEvent(1, host.KindDeletion, 200, "", "")
 	deletion.Tags = host.Tags{{"a", host.Address{Kind: announcement, PubKey: host.PubKey{1}, D: "first"}.String()}}
 	deletion.JSON = deletion.AppendJSON(nil)
@@ -187,7 +187,7 @@ func TestQuotaOfNetwork(t *testing.T) {
 	r.answers(t, from("2001:db8::2"), quotaStep{repoEvent(3, announcement, 102, "c", "hold"), held, true})
 }
 
-// What is counted is what there is, whatever becomes of it.
+// TestQuotaCounts checks that the counts equal the held events, with each outcome of an event.
 func TestQuotaCounts(t *testing.T) {
 	q := newQuotas(Quota{ByAuthor: 1}, nil)
 	e, other := repoEvent(1, grasp.KindAnnouncement, 1, "a", ""), repoEvent(1, grasp.KindAnnouncement, 1, "b", "")

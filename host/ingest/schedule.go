@@ -16,9 +16,8 @@ const (
 	// slow: a slow source has one decision under way at a time.
 	slowAfter = 5 * time.Millisecond
 
-	// maxSlow bounds the decisions that are under way together of the sources that are
-	// slow for one module, and with it what of stores, processes and instances they can
-	// occupy.
+	// maxSlow bounds the parallel decisions of the sources that are slow for one module. So
+	// it bounds the readers, processes and instances that these decisions can occupy.
 	maxSlow = 16
 
 	// maxCredit is what a source may have used less than the others when it sends again,
@@ -170,8 +169,7 @@ func (s *schedule) retry(e *entry) <-chan struct{} {
 	return e.notify
 }
 
-// dequeue returns the entry that is to be decided next, nil if there is none now.
-// REQUIRES: mu.
+// dequeue returns the next entry to decide, nil if there is none now. REQUIRES: mu.
 func (s *schedule) dequeue() *entry {
 	if s.deciding >= s.workers || s.returning > 0 {
 		return nil
@@ -397,8 +395,8 @@ func (s *schedule) grantSlot() {
 	}
 }
 
-// releaseSlot withdraws a sender that waits for room. If it was let go meanwhile, the
-// next one goes. REQUIRES: mu.
+// releaseSlot withdraws a sender that waits for room. If the sender has its slot already, the next
+// one gets it. REQUIRES: mu.
 func (s *schedule) releaseSlot(room chan struct{}) {
 	if i := slices.Index(s.slots, room); i >= 0 {
 		s.slots = slices.Delete(s.slots, i, i+1)

@@ -34,10 +34,10 @@ type placed struct {
 	other   bool  // the last of them is another pipeline's
 }
 
-// TestSerializableTogether runs the random histories of TestSerializable through three
-// pipelines on one database, and compares every answer with those of one that handles one
-// item at a time: in the order of commits, and what changed nothing after what its pipeline
-// knew.
+// TestSerializableTogether runs the random histories of TestSerializable through three pipelines on
+// one database. It compares every answer with those of a pipeline that handles one item at a time,
+// in the order of commits. An item that changed nothing is compared after the facts that its
+// pipeline knew.
 func TestSerializableTogether(t *testing.T) {
 	var server testkit.Postgres
 	t.Cleanup(server.Stop)

@@ -40,9 +40,8 @@ func (w *writer) catchUp() {
 	w.shared.behind = false
 }
 
-// current makes sure that a decision can be held against all that is committed, and nothing
-// is committed after that before one that is to be written is. It reports whether that
-// could be done; otherwise the entry has the error.
+// current checks that a decision holds against all commits, and that no other commit comes before
+// the entry is written. It reports whether it could do so. Otherwise the entry has the error.
 func (w *writer) current(e *entry) bool {
 	store := w.shared.store
 	if w.shared.alone || w.batch != nil && w.batch.tx != nil || e.err != nil {

@@ -91,8 +91,8 @@ func (w *writer) write() error {
 	}
 }
 
-// pause says for how long the writer may wait for entries, 0 for however long, or
-// that the batch is to be committed now.
+// pause returns how long the writer may wait for entries, 0 for any time, or that it must commit
+// the batch now.
 func (w *writer) pause() (wait time.Duration, commit bool) {
 	if len(w.ready) > 0 {
 		return 0, true // an exclusive turn has left one

@@ -139,8 +139,8 @@ const (
 	openTime    = time.Second
 )
 
-// admitsAll reports whether the plugin may be asked by anybody, since nobody has caused a
-// failure. So who asks need not be found out first.
+// admitsAll reports whether anybody may ask the plugin, since nobody has caused a failure. Then
+// the caller need not look up the sender.
 func (b *breaker) admitsAll() bool {
 	if b.watched.Load() {
 		return false

@@ -13,11 +13,10 @@
 // A side-car without a module can name a program of the operator's instead
 // (processes.go, strfry.go), if programs are allowed: it answers [Registry.Admit] alone.
 //
-// Somebody may record what is decided ([Registry.Record]).
+// [Registry.Record] records decisions.
 //
-// An active set is all that decides at one moment. Decisions enter it, and the last
-// one to leave an active set that has been replaced closes what only that active set
-// used.
+// An active set has all plugins that decide at one moment. Decisions enter it and leave it.
+// The last one to leave a replaced active set closes the modules that only this set used.
 //
 // Invariants:
 //
@@ -31,8 +30,8 @@
 //     store again.
 //  5. The state of a plugin (package state) belongs to its name, and survives
 //     swaps, rollbacks and restarts.
-//  6. A restart decides as before it: with the last good generation where the
-//     folder holds something worse, and not at all where there is none.
-//  7. Servers that share plugins ([Nodes]) change them together: a server whose
-//     plugins are not those that the others have agreed on decides nothing.
+//  6. A restart decides as before it. If the folder holds a bad file, the last good
+//     generation decides. If there is none, the server does not start.
+//  7. Servers that share plugins ([Nodes]) change them together. A server decides
+//     nothing while its plugins differ from those that the others have agreed on.
 package plugin

@@ -26,16 +26,16 @@ func newMetrics() *metrics {
 		guests: guest.NewMetrics(),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "talon", Subsystem: "plugin", Name: "changes_total",
-			Help: "Changes of a plugin's files, by what became of them: accepted, refused, removed.",
+			Help: "Changes of a plugin's files, by outcome: accepted, refused, removed.",
 		}, []string{"module", "result"}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "talon", Subsystem: "plugin", Name: "breaker_refusals_total",
 			Help: "Questions that a plugin was not asked because it had failed for the same connection, author, network or relay, or for too many (all).",
 		}, []string{"module", "by"}),
 		generation: desc("generation", "Number of the generation that runs.", "mode"),
-		disputes:   desc("shadow_disagreements_total", "Questions about which a plugin in shadow mode and the chain disagreed, by what the plugin said.", "action", "rule"),
+		disputes:   desc("shadow_disagreements_total", "Questions on which a plugin in shadow mode and the chain disagreed, by the plugin's answer.", "action", "rule"),
 		state:      desc("state_bytes", "What a plugin remembers."),
-		refused:    desc("quarantined", "1 if what lies in the folder was refused."),
+		refused:    desc("quarantined", "1 if the file in the folder was refused."),
 	}
 }
 

@@ -58,8 +58,8 @@ func (m *mask) digest(what string, text []byte) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// content returns words of lower-case letters. Their length is that of the text in
-// bytes, rounded up to a power of two; nothing stays nothing.
+// content returns words of lower-case letters in place of a text. They are as long as the
+// text in bytes, rounded up to a power of two. An empty text stays empty.
 func (m *mask) content(text string) string {
 	if !m.Content || text == "" {
 		return text

@@ -58,8 +58,8 @@ func (c *conn) selectRows(ctx context.Context, filters []host.Filter) (host.Sele
 	return c.relay.deps.Store.Select(ctx, filters, c.now())
 }
 
-// How much of a stored answer is read in one step, and how much of it may lie in the
-// queue before the next part is read.
+// Sizes of the parts of a stored answer: how much is read in one step, and how much may be queued
+// when the next part is read.
 const (
 	fetchRows  = 128
 	fetchBytes = 2 * writeSize
@@ -69,8 +69,8 @@ const (
 // errPart ends a Fetch that has read enough for now.
 var errPart = errors.New("part is full")
 
-// sendRows sends stored events. Between two parts it waits for the client, and
-// holds nothing of the store meanwhile.
+// sendRows sends stored events. Between two parts it waits for the client, and holds nothing of the
+// store during that time.
 func (c *conn) sendRows(ctx context.Context, s *subscription, rows []int64) error {
 	for len(rows) > 0 {
 		if err := c.waitRoom(queueAhead); err != nil {

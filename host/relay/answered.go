@@ -8,16 +8,16 @@ import (
 
 // answered tells which events that are published the stored answer has dealt with.
 //
-// The answer is that of the filters which ask for stored events. What the query saw
-// and a filter with limit 0 wants is therefore still to be sent, unless it is among
-// the rows: a row is a Seq.
+// The answer has the events of the filters that ask for stored ones. An event that the query saw
+// and that only a filter with limit 0 wants is not in it. It is still to come, unless it is among
+// the rows. A row is a Seq.
 type answered struct {
 	done int64 // what was published with a Seq up to this is past
 	seq  int64 // the query saw what has a Seq up to this
 
-	// unpublished are the filters with limit 0, if there are others beside them. rows are
-	// those of the stored answer that may yet be published, ascending; without news
-	// they do not matter.
+	// unpublished are the filters with limit 0, if there are other filters. rows are those rows of
+	// the stored answer that may still be published, ascending. They do not matter if unpublished
+	// is empty.
 	unpublished []*watch
 	rows        []int64
 }

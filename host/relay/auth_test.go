@@ -155,7 +155,7 @@ func TestChallengeOnDemand(t *testing.T) {
 	}
 }
 
-// Who proves a key unasked is challenged then.
+// TestChallengeAfterAUTH checks that a client that proves a key unasked is challenged then.
 func TestChallengeAfterAUTH(t *testing.T) {
 	w := newWorld(t, onDemand)
 	c := w.connect(nil)

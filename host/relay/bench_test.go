@@ -239,11 +239,10 @@ func BenchmarkDeflate(b *testing.B) {
 	}
 }
 
-// BenchmarkNegentropy is the processor time, all rounds together, of sessions over a
-// million events of which the client lacks one in a hundred: one that reads the
-// snapshot, one that shares it, one that shares it and has it checked, and one after
-// ten more events. The store's part is left out, and the client sends what it was
-// seen to send before.
+// BenchmarkNegentropy measures the processor time of all rounds of a session over a million events,
+// of which the client lacks one in a hundred. One session reads the snapshot. One shares it. One
+// shares it and has it checked. One comes after ten more events. The store's part is left out, and
+// the client sends recorded messages.
 func BenchmarkNegentropy(b *testing.B) {
 	const n = 1_000_000
 	store := &manyItems{items: make([]negentropy.Item, n)}

@@ -135,8 +135,8 @@ func (c *conn) refuseQuery(m *wire.Message, reason string) {
 	}
 }
 
-// beforeRead waits until more may come in. What a client says meanwhile waits in the
-// network, so that it slows down itself.
+// beforeRead waits until more may come in. Messages of the client wait in the network, so that the
+// client slows down itself.
 func (c *conn) beforeRead() error {
 	limit := c.relay.cfg.Clients().BytesIn
 	if limit <= 0 {

@@ -152,8 +152,8 @@ func TestFewerConnections(t *testing.T) {
 	from("192.0.2.1", 429)
 }
 
-// A connection that may get no more bytes for now keeps nobody waiting, is not taken
-// for a dead one, and closes immediately.
+// TestPacedOut checks a connection that may get no more bytes for now. It keeps nobody waiting, is
+// not taken for dead, and closes immediately.
 func TestPacedOut(t *testing.T) {
 	m, option := newMoment(host.ClientLimits{})
 	w := newWorld(t, option)
@@ -161,7 +161,7 @@ func TestPacedOut(t *testing.T) {
 	conn := w.only()
 	other := w.dial()
 	slow.ask(`["REQ","s",{"limit":0,"kinds":[1]}]`, `["EOSE","s"]`)
-	// What is written is counted after the client may have read it.
+	// The server counts bytes after the client may have read them.
 	wait(t, func() bool { conn.mu.Lock(); defer conn.mu.Unlock(); return !conn.out.flushing })
 	m.set(host.ClientLimits{BytesOut: 1})
 	first, second := event(1, 1, 1, "first"), event(1, 1, 2, "second")
@@ -214,7 +214,7 @@ func TestPacedOutQueueFull(t *testing.T) {
 	wait(t, func() bool { return value(t, w.relay, "talon_relay_connections_closed_total", "limited") == 1 })
 }
 
-// What a client sends over its bytes waits outside.
+// TestPacedIn checks that messages beyond the client's bytes wait outside.
 func TestPacedIn(t *testing.T) {
 	m, option := newMoment(host.ClientLimits{BytesIn: 1})
 	w := newWorld(t, option)

@@ -70,8 +70,8 @@ type Deps struct {
 	// Verify checks an event's id and signature, for AUTH.
 	Verify func(*host.Event) error
 
-	// Holder returns who a client is to the limits that all share, by its address and the
-	// keys that it has proven. Nil knows nobody.
+	// Holder maps an address and the keys that its client has proven to a holder in the shared
+	// limits. Nil knows nobody.
 	Holder func(addr netip.Addr, proven []host.PubKey) bound.Holder
 }
 
@@ -89,9 +89,9 @@ type Config struct {
 	Info   Info
 	Limits Limits
 
-	// Clients returns what each client may do now, within Limits. It is asked for each
-	// message and each piece that is read or written, by many goroutines concurrently: it
-	// must cost nothing. Nil: no limits but Limits.
+	// Clients returns the current limits of each client, within Limits. Many goroutines call
+	// it for each message and for each piece that they read or write, so it must be cheap.
+	// Nil: only Limits hold.
 	Clients func() host.ClientLimits
 
 	// About returns the policy's description of itself now, for NIP-11. It is asked for

@@ -257,7 +257,7 @@ func (c *conn) waitAnswered() error {
 	return c.openLocked()
 }
 
-// waitRoom waits until the queue has come down to most bytes.
+// waitRoom waits until the queue has at most limit bytes.
 func (c *conn) waitRoom(limit int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

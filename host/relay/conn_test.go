@@ -78,7 +78,7 @@ func TestPingsAfterSilence(t *testing.T) {
 	c.ask(`["REQ","a",{}]`, `["EOSE","a"]`) // and no ping before it
 }
 
-// A message that never ends does not hold its memory for ever.
+// TestUnfinishedMessage checks that a message without an end holds its memory only for a time.
 func TestUnfinishedMessage(t *testing.T) {
 	w := newWorld(t)
 	c := w.dial()

@@ -27,8 +27,8 @@ func closeBody(code ws.StatusCode, reason string) string {
 	return string(ws.NewCloseFrameBody(code, reason))
 }
 
-// What is not the websocket protocol ends the connection, with the code that says
-// why.
+// TestBadFrames checks that a violation of the websocket protocol ends the connection, with the
+// code that names it.
 func TestBadFrames(t *testing.T) {
 	const rsv1 = 4
 	lie := func(n uint64) []byte { // claims n bytes and sends none

@@ -19,8 +19,8 @@ import (
 // handshakeTime bounds the writing of the handshake's answer.
 const handshakeTime = 10 * time.Second
 
-// ServeHTTP accepts websockets, answers NIP-11, and passes other requests to Config.Next.
-// Every answer, whoever gives it, has the headers of Config.CORS.
+// ServeHTTP accepts websockets, answers NIP-11, and passes other requests to Config.Next. Every
+// answer has the headers of Config.CORS.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.cfg.CORS(w.Header())
 	if r.refuseBanned(w, req) {
@@ -129,7 +129,7 @@ func (r *Relay) handshake(w http.ResponseWriter, req *http.Request, c *conn) (ne
 		return nc, err
 	}
 	_, c.deflate = deflate.Accepted()
-	// What the client sent right behind its request.
+	// Bytes that the client sent right after its request.
 	if n := rw.Reader.Buffered(); n > 0 {
 		early, err := rw.Reader.Peek(min(n, readSize))
 		if err != nil {

@@ -25,7 +25,8 @@ func NIPs() []int { return slices.Clone(supportedNIPs) }
 // gitNIP is about git repositories. It works where the policy serves them.
 const gitNIP = 34
 
-// nips returns what a client of this relay sees with such a policy, in order.
+// nips returns the sorted numbers of the NIPs that the document lists, for a policy that
+// implements grasps.
 func nips(grasps []string, others []int) []int {
 	list := append(NIPs(), others...)
 	if len(grasps) > 0 {
@@ -35,7 +36,8 @@ func nips(grasps []string, others []int) []int {
 	return list
 }
 
-// grasps returns what all parts of a policy implement of GRASP, sorted, each once.
+// grasps returns the specifications of GRASP that all parts of a policy implement, sorted, each
+// once.
 func grasps(about []host.Description) []string {
 	var list []string
 	for _, d := range about {
@@ -56,9 +58,8 @@ func said(about []host.Description, of func(*host.Description) string) string {
 	return strings.Join(texts, "\n")
 }
 
-// restricted reports whether clients must know the rules before they write here: what the
-// first part of a policy says of it that says something. Where none does, whoever has
-// criteria has rules.
+// restricted reports whether clients must know the rules before they write here. The first policy
+// with an answer decides. If no policy has one, a policy with criteria has rules.
 func restricted(about []host.Description) bool {
 	if l := limits(about); l.MinPowDifficulty > 0 {
 		return true

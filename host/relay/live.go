@@ -9,8 +9,8 @@ import (
 	"talon/host/inflate"
 )
 
-// liveText is the text of an event that goes to many connections at once. Whatever is made of
-// it is made once for all of them.
+// liveText is the text of an event that goes to many connections at once. Its encodings are made
+// once for all of them.
 type liveText struct {
 	json []byte
 

@@ -86,7 +86,7 @@ func newMetrics() *metrics {
 	for i := range m.disconnects {
 		m.disconnects[i] = m.readableCounter("connections_closed_total", "Connections that ended, by reason.", prometheus.Labels{"reason": closeCause(i).String()})
 	}
-	held := m.vector("limited_total", "What had to wait or was refused because of the limits for clients of the moment, by limit.", "limit")
+	held := m.vector("limited_total", "Messages and bytes that waited, or were refused, because of the current limits of clients, by limit.", "limit")
 	resolve(held, m.limited[:], func(i int) fmt.Stringer { return limited(i) })
 	for i := range m.in {
 		m.in[i] = m.readableCounter("messages_in_total", "Messages from clients, by verb.", prometheus.Labels{"verb": wire.Verb(i).String()})
@@ -130,7 +130,7 @@ func newMetrics() *metrics {
 	m.negRounds = m.counter("negentropy_rounds_total", "Negentropy messages that were answered.")
 	m.negRecords = m.gauge("negentropy_records", "Records in snapshots.")
 	m.negReused = m.counter("negentropy_snapshots_reused_total", "Sessions that shared a snapshot.")
-	m.negExtended = m.counter("negentropy_snapshots_extended_total", "Snapshots to which was added what had been published since.")
+	m.negExtended = m.counter("negentropy_snapshots_extended_total", "Snapshots that were extended by events published since.")
 	build := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    metricPrefix + "negentropy_snapshot_seconds",
 		Help:    "Time to read a snapshot from the store.",
@@ -141,7 +141,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// resolve fills in the counters of a vector, by the labels that their places stand for.
+// resolve fills in the counters of a vector, by the label of each index.
 func resolve(of *prometheus.CounterVec, counters []prometheus.Counter, label func(i int) fmt.Stringer) {
 	for i := range counters {
 		counters[i] = of.WithLabelValues(label(i).String())

@@ -217,9 +217,9 @@ func (c *conn) endSession(s *negSession) {
 	c.freeSession(s)
 }
 
-// expireSessions ends those that have been silent for too long. It runs beside the
-// connection's goroutine, which may open another session under the same id at any
-// moment: the session is removed and the client gets its NEG-ERR in one step.
+// expireSessions ends sessions that have been silent for too long. The goroutine of the connection
+// runs at the same time, and may open another session under the same id at any moment. So one step
+// removes the session and queues its NEG-ERR.
 func (c *conn) expireSessions(now time.Time) {
 	for _, s := range c.dropIdle(now) {
 		c.endSession(s)

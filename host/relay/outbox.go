@@ -21,7 +21,7 @@ type outgoing struct {
 	frames *buffer // ready to be written; nothing else is set
 }
 
-// perItem is what an item costs beside its text.
+// perItem is the cost of an item in addition to its text.
 const perItem = 64
 
 func (o *outgoing) size() int {
@@ -52,8 +52,8 @@ func (o *outbox) load() int { return o.bytes() + o.held }
 
 func (o *outbox) empty() bool { return o.taken == len(o.items) }
 
-// startFlush reports whether the caller is to flush: there is something to write, and nobody
-// does.
+// startFlush reports whether the caller must flush, because the queue has items and nobody writes
+// them.
 func (o *outbox) startFlush() bool {
 	if o.flushing || o.empty() || o.broken {
 		return false
@@ -124,10 +124,9 @@ func (c *conn) wakeWriter() {
 	}
 }
 
-// flushHere writes what is queued in the connection's own goroutine, which has
-// nothing better to do until the client has taken its answer: a hand-over to
-// another goroutine for each piece costs more than the write. What is queued
-// meanwhile is left to another goroutine.
+// flushHere writes the queued items in the connection's own goroutine, which waits for the client
+// in any case. Another goroutine for each piece would cost more than the write. Items that are
+// queued during the write are left to another goroutine.
 func (c *conn) flushHere() {
 	c.mu.Lock()
 	limit := c.out.queued

@@ -14,9 +14,8 @@ import (
 	"talon/host/wire"
 )
 
-// Policy decides who may connect and what may be asked. What it is given it must
-// not change, nor keep after it has returned; an error means that it could not
-// decide.
+// Policy decides who may connect, and which queries are allowed. It must not change its arguments,
+// nor keep them after it has returned. An error means that it could not decide.
 type Policy interface {
 	// Connect is asked before the websocket handshake. The connection that asks
 	// is counted; loopback addresses are not counted by address.

@@ -125,7 +125,8 @@ func TestQueryShadowRejected(t *testing.T) {
 	}
 }
 
-// What is refused ends what lived under the id, and an answer is not for ever.
+// TestQueryIsAskedAgain checks that a refused query ends the subscription under its id, and that an
+// answer of a policy holds for one query.
 func TestQueryIsAskedAgain(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string

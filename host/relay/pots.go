@@ -66,8 +66,8 @@ func (p *parts) release() {
 	}
 }
 
-// holder says who a connection is to the pots. REQUIRES: the reader of the connection, or it is
-// not open yet.
+// holder returns the holder of a connection in the pots. REQUIRES: the reader of the connection, or
+// it is not open yet.
 func (c *conn) holder() bound.Holder {
 	if known := c.relay.deps.Holder; known != nil {
 		return known(c.source.Addr, c.authed)

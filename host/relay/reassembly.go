@@ -11,10 +11,10 @@ import (
 // uncounted: as much as its read buffer.
 const freePartial = readSize
 
-// reassembly counts what all connections together hold of long messages that are not
-// complete. Where that is more than Limits.PartialBytes, a connection is closed: of the
-// network that holds the most, the one with the most. So whoever fills it makes room
-// for others, and a client alone in its network is safe from those of another.
+// reassembly counts the bytes of incomplete long messages of all connections. Above
+// Limits.PartialBytes a connection is closed: the one with the most bytes, in the network with the
+// most. So a client that fills it makes room for others, and a client alone in its network is safe
+// from those of another.
 type reassembly struct {
 	spec bound.Spec // of the table of bounds; its total is Limits.PartialBytes
 
@@ -61,9 +61,9 @@ func (a *reassembly) remove(c *conn) {
 	delete(a.held, c)
 }
 
-// largest returns the connection with the most bytes, of the network with the most.
-// Connections that are not counted by network are each by itself. REQUIRES: mu, and
-// there is one.
+// largest returns the connection with the highest number of bytes, in the network with the highest
+// number. A connection that is not counted by network counts as one. REQUIRES: mu, and there is
+// one.
 func (a *reassembly) largest() (heaviest *conn) {
 	networks := make(map[netip.Prefix]int)
 	of := func(c *conn) int {

@@ -30,8 +30,8 @@ func (c *client) complete(t *testing.T) {
 	}
 }
 
-// Many clients begin long messages and do not finish them. Who holds the most, by
-// network, makes room; who finishes is served.
+// TestPartialBytes lets many clients begin long messages and not finish them. The network with the
+// most bytes makes room. A client that finishes is served.
 func TestPartialBytes(t *testing.T) {
 	const unit = 100 << 10
 	w := newWorld(t, behindProxy, limit(func(l *Limits) {
@@ -57,7 +57,7 @@ func TestPartialBytes(t *testing.T) {
 	wait(t, func() bool { return value(t, w.relay, "talon_relay_partial_bytes", "") == 0 })
 }
 
-// What a connection holds is given back however it ends.
+// TestPartialBytesOfTheGone checks that a connection gives its bytes back, in each way of ending.
 func TestPartialBytesOfTheGone(t *testing.T) {
 	w := newWorld(t, behindProxy)
 	c := w.start("192.0.2.1", 50<<10, 50<<10)

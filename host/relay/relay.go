@@ -1,10 +1,10 @@
 // Package relay serves nostr clients over websockets. It implements NIPs 01, 11, 40, 42, 45, 50,
-// 67, 70 and 77. It owns connections, subscriptions and negentropy sessions, and knows the store and
-// the pipeline by small interfaces.
+// 67, 70 and 77. It owns connections, subscriptions and negentropy sessions. It knows the store
+// and the pipeline by small interfaces.
 //
 // A connection has one goroutine, which reads messages and handles them in order.
-// What is to be sent lies in a queue; a second goroutine exists while there is
-// something in it, and writes all of it with as few system calls as it can.
+// Its answers go into a queue. While the queue is not empty, a second goroutine
+// writes it, with as few system calls as it can.
 //
 // Invariants:
 //
@@ -16,21 +16,21 @@
 //  3. Stored answers wait for room in the queue, and hold nothing of the store
 //     while they wait.
 //  4. A subscription gets every event that matches and is visible to its query or
-//     published after it, once: what is published while the query runs is held
-//     back, and compared with the query's sequence number and, for filters that ask
-//     for nothing stored, with its rows.
+//     published after it, once. Events that are published during the query are
+//     held back, and compared with the query's sequence number. For filters that
+//     ask for no stored events, they are also compared with its rows.
 //  5. Nothing lives on under a subscription id after CLOSED has been sent for it.
-//  6. An idle connection holds no buffer. What one connection may hold is bounded
-//     by [Limits], whatever it sends.
-//  7. What [Config.Clients] limits is limited at the next message, read or write, and
-//     closes nothing that is open. A client over a limit waits or is refused alone.
-//  8. Publishing costs what an event matches: subscriptions are found by key.
-//  9. Whatever a client asks, it is read on the account of its address, on loopback of
-//     its connection ([host.Share]).
+//  6. An idle connection holds no buffer. [Limits] bound the memory of a connection.
+//  7. Limits of [Config.Clients] take effect at the next message, read or write, and
+//     close nothing that is open. A client over a limit waits or is refused alone.
+//  8. The cost of publishing follows the number of matches: subscriptions are found
+//     by key.
+//  9. All reads of a client are on the account of its address, on loopback of its
+//     connection ([host.Share]).
 //
 // The package never judges an event: ids, signatures and policy belong to the
-// pipeline. It checks signatures of AUTH alone, which are for it. Who may connect
-// and what may be asked is for [Policy]; the relay asks, and does what it says.
+// pipeline. It checks only the signatures of AUTH, which are for it. [Policy] decides
+// who may connect and which queries are allowed. The relay asks it, and obeys.
 package relay
 
 import (

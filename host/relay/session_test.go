@@ -12,8 +12,8 @@ import (
 	"talon/host"
 )
 
-// What is not understood is answered where the client looks for it, and the
-// connection goes on.
+// TestBadMessages checks that each malformed message is answered in the form that the client
+// expects, and that the connection goes on.
 func TestBadMessages(t *testing.T) {
 	id := strings.Repeat("ab", 32)
 	tests := []struct{ name, send, want string }{

@@ -42,12 +42,11 @@ var (
 // snapshots are the sets of events that sessions reconcile against. Sessions of
 // the same filter share one.
 //
-// A snapshot is used again if it is still exact: a client that got OK for an event finds
-// it, and one that has gone is not offered. What is new is known from Publish, up to the
-// sequence number that the store has reached, and makes a successor of the snapshot
-// without reading the store. Whether anything has gone is known from the store; if so,
-// the number of what matches tells whether it was any of the snapshot's, which makes it
-// worthless.
+// A snapshot is used again if it is still exact: it has each event for which a client got OK, and
+// none that is gone. Publish adds new events, up to the sequence number that the store has reached.
+// They make a successor of the snapshot without reading the store. The store says whether any event
+// has gone. If so, the number of matching events tells whether it was in the snapshot, which is
+// then worthless.
 type snapshots struct {
 	relay  *Relay
 	builds chan struct{} // a place for each build
@@ -407,8 +406,8 @@ func (s *snapshot) mayMiss(seq int64) bool {
 	return len(unseen) > 0 && unseen[0].seq <= seq
 }
 
-// whole reports whether the store still has what the snapshot has: the count is the same,
-// or higher by the number published meanwhile.
+// whole reports whether the store still has all events of the snapshot: the count is the same, or
+// higher by the number published since.
 func (ss *snapshots) whole(ctx context.Context, s *snapshot, now time.Time) (bool, error) {
 	if s.filter.Empty() {
 		return s.set.Len() == 0, nil

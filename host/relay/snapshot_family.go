@@ -7,15 +7,15 @@ import (
 	"talon/host/negentropy"
 )
 
-// snapshotFamily is a snapshot and its successors. What they share is accounted for once.
+// snapshotFamily is a snapshot and its successors. Memory that they share is counted once.
 // snapshots.mu guards it.
 type snapshotFamily struct {
 	members []*snapshot // that have a set, the oldest first
 	records int         // accounted for, in whole steps
 }
 
-// size is how many records the members hold in memory. What two of them share is
-// shared by all between them, so that neighbours tell all.
+// size returns how many records the members hold in memory. Records that two of them share are in
+// all members between them too, so it compares neighbours only.
 func (l *snapshotFamily) size() int {
 	n := 0
 	for i, s := range l.members {

@@ -71,8 +71,8 @@ func TestNegentropyWaitsForPublication(t *testing.T) {
 	}
 }
 
-// Whatever is published, replaced, deleted or expires, a session sees what the store
-// has.
+// TestSnapshotsFollowTheStore publishes, replaces, deletes and expires events. A session must see
+// the events of the store.
 func TestSnapshotsFollowTheStore(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	var passed atomic.Int64
@@ -165,7 +165,7 @@ func TestSnapshotsUnderLoad(t *testing.T) {
 	publisher.Wait()
 }
 
-// What is committed while the store counts is no reason to read everything again.
+// TestCommittedWhileCounting checks that a commit during a count does not cause a full read.
 func TestCommittedWhileCounting(t *testing.T) {
 	w := newWorld(t)
 	w.publish(event(1, 1, 1000, ""))
@@ -242,7 +242,8 @@ func TestSnapshotOverrun(t *testing.T) {
 	}
 }
 
-// What successors share is accounted for once, as long as one of them is used.
+// TestLineage checks that records that successors share are counted once, while one of them is
+// used.
 func TestLineage(t *testing.T) {
 	w := newWorld(t)
 	ss := w.relay.snapshots

@@ -100,7 +100,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A long answer comes in parts; what is deleted meanwhile is left out.
+// TestLongAnswer checks that a long answer comes in parts, without events that are deleted in
+// between.
 func TestLongAnswer(t *testing.T) {
 	w := newWorld(t)
 	const n = 2000
@@ -119,7 +120,8 @@ func TestLongAnswer(t *testing.T) {
 	c.expect(`["EOSE","s"]`)
 }
 
-// Whatever is published while the stored answer is on its way arrives once.
+// TestNoGapNoDuplicate checks that an event that is published during the stored answer arrives
+// once.
 func TestNoGapNoDuplicate(t *testing.T) {
 	w := newWorld(t)
 	before := event(1, 1, 1000, "before")
@@ -141,8 +143,8 @@ func TestNoGapNoDuplicate(t *testing.T) {
 	c.expect(subMessage("s", after))
 }
 
-// A filter with limit 0 beside others gets what is published after it was
-// registered, also if the query of the others has seen it; nothing arrives twice.
+// TestNoGapBesideStored has a filter with limit 0 next to others. It gets events that are published
+// after its registration, also if the query of the others has seen them. No event arrives twice.
 func TestNoGapBesideStored(t *testing.T) {
 	w := newWorld(t)
 	old := event(1, 1, 1000, "old")
@@ -185,7 +187,7 @@ func TestNoGapBesideStored(t *testing.T) {
 	c.expect(subMessage("s", late), subMessage("s", last))
 }
 
-// What a subscription remembers of its answer is bounded, and goes.
+// TestAnswered checks that the memory of a stored answer is bounded, and is freed.
 func TestAnswered(t *testing.T) {
 	watches := []watch{{filter: host.Filter{Limit: 500}}, {filter: host.Filter{Kinds: []host.Kind{1}, Limit: 0}}}
 	sel := host.Selection{Seq: 10_000}
@@ -337,8 +339,8 @@ func TestManySubscriptions(t *testing.T) {
 	}
 }
 
-// A subscriber that reads nothing is cut off when its queue is full, and nobody
-// waits for it. Whether the kernel takes what was queued before, or nothing any more, is the same.
+// TestSlowReader checks that a subscriber that reads nothing is cut off when its queue is full, and
+// that nobody waits for it. The kernel may or may not take the bytes that were queued before.
 func TestSlowReader(t *testing.T) {
 	text := strings.Repeat("x", 50_000)
 	for name, publish := range map[string]func(w *world, fast *client){

@@ -19,7 +19,7 @@ func TestTelemetry(t *testing.T) {
 	c.send(eventMessage(second))
 	w.ingest.held <- struct{}{}
 	c.expect(okMessage(first, `true,""`))
-	// What was written is counted after the client may have read it.
+	// The server counts bytes after the client may have read them.
 	wait(t, func() bool { return w.relay.metrics.inFlight.Load() == 1 && w.relay.metrics.bytesOut.Load() >= 2*100 })
 	m.pass(2 * time.Second)
 	got := w.relay.Telemetry()

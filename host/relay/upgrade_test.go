@@ -64,7 +64,7 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// What a policy says of itself is in the document as long as it says it.
+// TestInfoAbout checks that the document shows the current descriptions of the policies.
 func TestInfoAbout(t *testing.T) {
 	var about []host.Description
 	w := newWorld(t, func(c *Config, _ *world) { c.About = func() []host.Description { return about } })
@@ -155,7 +155,7 @@ func TestHTTP(t *testing.T) {
 	wait(t, func() bool { return w.slots() == 0 }) // the answer comes before the slot is given back
 }
 
-// What a client sends right behind its request is not lost.
+// TestEarlyMessage checks that a message right after the request is not lost.
 func TestEarlyMessage(t *testing.T) {
 	w := newWorld(t)
 	c := w.connect(http.Header{"X-Early": {"1"}})
@@ -285,8 +285,8 @@ func TestNewRefusesBadLimits(t *testing.T) {
 	}
 }
 
-// Whether writes are restricted is what the first policy says that says so; a relay that
-// its operator does not describe is described by what all of them say.
+// TestInfoFollowsThePolicies checks that the first policy with an answer decides whether writes are
+// restricted. All policies together describe a relay that its operator does not describe.
 func TestInfoFollowsThePolicies(t *testing.T) {
 	open := host.Description{Criteria: "Everything.", Writes: host.WritesOpen}
 	grasp := host.Description{Grasps: []string{"GRASP-01"}, Criteria: "Git repositories.", Curation: "Few.", Writes: host.WritesRestricted}

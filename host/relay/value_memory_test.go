@@ -9,7 +9,7 @@ import (
 	"talon/internal/race"
 )
 
-// rootFilters are what a Talon subscribes to for root events: three filters for each 100.
+// rootFilters returns the filters by which a Talon subscribes to root events: three for each 100.
 func rootFilters(from, roots int) (list []host.Filter) {
 	for _, name := range []byte("eEq") {
 		values := make([]string, roots)

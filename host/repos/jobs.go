@@ -68,8 +68,8 @@ func setOf[K comparable](list ...K) map[K]struct{} {
 	return set
 }
 
-// identifier is the key of the job that finds out whose repositories an event is
-// about.
+// identifier is the key of the job that finds the repositories of an identifier which an
+// event concerns.
 type identifier string
 
 // withdrawn is the key of the job that finds out whether an author has no state of an identifier

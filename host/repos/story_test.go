@@ -162,7 +162,8 @@ func TestStateOfWhatIsHere(t *testing.T) {
 	w.wantRefs(demo(alice), "HEAD=refs/heads/old/deep", "refs/heads/main="+one, "refs/heads/old/deep="+two)
 }
 
-// TestImpossibleStates: a state that no data can meet is never served, and harms nobody.
+// TestImpossibleStates checks that a state whose data cannot exist is never served, and harms
+// nobody.
 func TestImpossibleStates(t *testing.T) {
 	w, work, one := newWork(t)
 	blob := work.git("rev-parse", "HEAD:file")

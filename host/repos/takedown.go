@@ -65,9 +65,9 @@ type HiddenStore interface {
 	HiddenBy(ctx context.Context, f host.Filter) ([][]byte, error)
 }
 
-// WithHidden returns a store whose queries for announcements and states by their addresses, and
-// for announcements by their maintainers, also find what is hidden. Who maintains a repository,
-// and where its refs are, does not change because the operator hides an event.
+// WithHidden returns a store whose queries also find hidden announcements and states. That holds
+// for queries by address, and for announcements by maintainer. So hiding an event does not change
+// who maintains a repository, or its refs.
 func WithHidden(s HiddenStore) Store { return hiddenToo{s} }
 
 type hiddenToo struct{ HiddenStore }

@@ -28,8 +28,8 @@ type measuring grasp.Repo
 // LogValue returns the address of the repository, for log lines of every format.
 func (m measuring) LogValue() slog.Value { return slog.StringValue(grasp.Repo(m).Address()) }
 
-// measure notes how many bytes of git data a repository has, if that has changed. What the same
-// author has under /prs/ counts for the repository too.
+// measure notes the bytes of git data of a repository, if they have changed. Data of the same
+// author under /prs/ counts for the repository too.
 func (f *Reconciler) measure(ctx context.Context, repo grasp.Repo) error {
 	key, ok := host.UsageOfRepository(host.PubKey(repo.PubKey), repo.Identifier)
 	if !ok {

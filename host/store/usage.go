@@ -65,8 +65,8 @@ func (u *usageOfTx) at(seq int64) semantics.UsageChanges {
 	return u.table
 }
 
-// clear forgets the changes. The point is that of the table: a transaction that is rolled back has
-// moved none.
+// clear forgets the changes and resets the point to that of the table, since a transaction that is
+// rolled back has not moved it.
 func (u *usageOfTx) clear(point int64) {
 	clear(u.added)
 	u.added = u.added[:0]

@@ -1,12 +1,11 @@
-// Package testkit is what tests of many packages share: people who sign events,
-// git as somebody runs it who works with a repository, a network in
-// memory, waiting for a condition, and what work costs. Only tests import it.
+// Package testkit has the common parts of tests: signers of events, git as a user runs it,
+// a network in memory, waiting for a condition, and the cost of work. Only tests import it.
 //
 // Invariants:
 //
-//  1. It links no C: a test of a package without C is one without C as well.
-//  2. It imports nothing of Talon but package host and what says whether the race
-//     detector watches, so that the tests inside any other package of the host may import it.
+//  1. It links no C. So the tests of a package without C need no C either.
+//  2. It imports only packages host and race of Talon, so that the tests inside any other
+//     package of the host may import it.
 //  3. The same calls make the same bytes in every run.
 //  4. No wait has a bound of its own: only the deadline of the whole test binary
 //     (go test -timeout) ends it, so that a machine that pauses fails no test.

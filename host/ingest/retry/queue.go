@@ -1,22 +1,21 @@
-// Package retry submits events again that a policy has refused only since it does not
-// know their author yet: the profile and the relay list of somebody whose first issue
-// comes right after them. It stands in front of the pipeline.
+// Package retry submits refused events again, if the policy refused them only because it
+// did not know their author yet. An example is the profile of a person whose first issue
+// comes right after it. The package is a pipeline in front of package ingest.
 //
-// A policy says of a refusal for how long it is to be tried again
-// ([host.Verdict].Retry). The client gets its answer immediately; it sees a later outcome
-// when it queries the event.
+// A refusal states for how long the event may be tried again ([host.Verdict].Retry). The
+// client gets its answer immediately. It sees a later outcome when it queries the event.
 //
 // Invariants:
 //
-//  1. An event that is submitted again takes the way of every other: it is verified,
-//     all policies decide about it, on facts as they are by then, in a lane of its own.
-//  2. What is remembered is bounded, by number and bytes, of each client's network and of
-//     all; and in time by its first refusal, however often it is refused again. When there is
+//  1. An event that is submitted again is treated as a new one: it is verified, and all
+//     policies decide about it with the current facts, in a lane of its own.
+//  2. The number and bytes of kept events are bounded, for each client's network and in
+//     all. The time counts from the first refusal, also after further ones. When there is
 //     no room, the oldest event of the network with the most gives way.
-//  3. An accepted event of an author has what is remembered of that author submitted
-//     again once.
+//  3. When an event of an author is accepted, the kept events of that author are
+//     submitted again once.
 //
-// It keeps nothing over a restart, and nothing of what other relays send.
+// It keeps nothing over a restart, and no events from other relays.
 package retry
 
 import (
@@ -46,7 +45,7 @@ type Pipeline interface {
 	SubmitRelease(ctx context.Context, r *host.ReleaseRequest) error
 }
 
-// Queue is a pipeline in front of another. It keeps events that are to be tried again.
+// Queue is a pipeline in front of another. It keeps events to try again.
 type Queue struct {
 	next Pipeline
 
@@ -87,7 +86,7 @@ func New(next Pipeline) *Queue {
 		return float64(q.places.Used())
 	})
 	q.outcome = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "talon_retried_total", Help: "Events that were refused and then decided about once more, by what came of it.",
+		Name: "talon_retried_total", Help: "Refused events that were decided once more, by outcome.",
 	}, []string{"outcome"})
 	return q
 }

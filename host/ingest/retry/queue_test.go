@@ -177,7 +177,8 @@ func TestTooLate(t *testing.T) {
 	})
 }
 
-// What is refused again is remembered no longer than by its first refusal.
+// TestRefusedAgain checks that an event that is refused again is kept only for the time of its
+// first refusal.
 func TestRefusedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{decide: func(e *host.Event) host.Verdict {

@@ -1,5 +1,5 @@
 // Package enforce carries out the moderation log on what is stored: it hides, removes or shows
-// events, in slices, so that clients are served meanwhile.
+// events, in slices, so that the server goes on serving clients.
 //
 //	enforce.go  the worker, which follows the log and the requests to vanish
 //	work.go     how far the work is, and who waits for it

@@ -1,6 +1,6 @@
-// Package guest knows one loaded WebAssembly module. It owns wazero: nothing else
-// in the host knows what a module is made of. Which modules there are, in which
-// order they are asked, and what happens when one fails is for package plugin.
+// Package guest runs one loaded WebAssembly module. It owns wazero: no other package of
+// the host handles the content of a module. Package plugin has the list of modules, their
+// order, and the reactions to failures.
 //
 // [Load] turns a file into a [Module]. It reads the manifest without running anything, and
 // checks the configuration and the budgets against it. It adds metering (package meter),
@@ -18,11 +18,11 @@
 //
 // Invariants:
 //
-//  1. No module, whatever its bytes, ends the process, blocks a caller for
-//     longer than its fuel and the guard of its reads allow, or uses more
-//     memory than its cap. See [Limits]. Loading one is bounded as well: package
-//     meter refuses what would take long to compile, and compiling and self-tests have
-//     a time limit, or happen elsewhere ([Options.Elsewhere]).
+//  1. No module, with any bytes, ends the process, blocks a caller for longer than
+//     its fuel and the guard of its reads allow, or uses more memory than its cap. See
+//     [Limits]. Loading one is bounded as well: package meter refuses code that would
+//     take long to compile. Compiling and self-tests have a time limit, or happen
+//     elsewhere ([Options.Elsewhere]).
 //  2. A module reaches nothing but the host functions that its manifest asks for
 //     and the operator grants. The WASI functions that toolchains import know no
 //     file, no network and no clock but the time of the call.
@@ -34,8 +34,8 @@
 //  5. A call allocates nothing on the host, unless it gives a reason that the
 //     instance did not give last time, reads store, purgatory or repositories, or
 //     changes what it remembers.
-//  6. If the host cannot read a fact, [Module.Rule] returns an error, whatever the
-//     module said. A reducer gets Unavailable, and goes on.
+//  6. If the host cannot read a fact, [Module.Rule] returns an error in place of the
+//     module's answer. A reducer gets Unavailable, and goes on.
 //  7. A module that was closed leaves nothing: no goroutine, file or memory.
 //
 // The package never writes to the store.

@@ -1,6 +1,6 @@
-// Package state holds what plugins remember: keys with values, counters and token
-// buckets. It answers from memory, and writes what changed to a [Disk] about once
-// a second.
+// Package state holds the state of plugins: keys with values, counters and token
+// buckets. It answers from memory, and writes changes to a [Disk] about once a
+// second.
 //
 // State belongs to a plugin's name. All its instances share it, and its next
 // generation finds it.
@@ -28,10 +28,10 @@
 //   - A bucket that is full again says nothing. It expires by itself.
 //   - A quarter of the quota is for buckets alone. They may borrow what keys do not
 //     use, and give it back when a key needs it.
-//   - When there is no room for a bucket, one that will be full again soonest is
-//     forgotten: the least that can be lost. Who emptied a bucket must empty
-//     a whole quota of others even more before it is forgotten.
+//   - When there is no room for a bucket, the one that will be full again soonest is
+//     forgotten, which loses the least. A sender that emptied a bucket must empty a
+//     whole quota of others even more before it is forgotten.
 //
-// Only where the quota is lower than what keys take already can a bucket find no
-// room at all. Then it is taken from as if it were full, and not remembered.
+// A bucket finds no room at all only if the keys already exceed the quota. Then a take
+// succeeds as from a full bucket, and leaves no record.
 package state

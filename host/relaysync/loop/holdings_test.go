@@ -40,9 +40,9 @@ func (n *network) again() (done abi.HistoricDone, bytes int) {
 	return n.plan.done[before], bytes
 }
 
-// After a restart a comparison with nothing new costs next to nothing, however much is here that
-// the relay lacks, and however much it has that was refused here. What is new is found, with
-// whatever date, and costs itself.
+// TestHoldings compares after a restart. With nothing new that costs next to nothing, however many
+// events the relay lacks, and however many of its events were refused here. New events are found,
+// with any date, and cost only themselves.
 func TestHoldings(t *testing.T) {
 	const there, here = 6000, 3000
 	list := notes(there + here + 10)
@@ -85,7 +85,7 @@ func TestHoldings(t *testing.T) {
 		t.Errorf("nothing new again: %d bytes, %+v", bytes, done)
 	}
 
-	// What the relay has lost is no more expected of it.
+	// Events that the relay has lost are no longer expected of it.
 	a.lose(10)
 	if done, _ = n.again(); done.Have < 9 || done.Have > 10 {
 		t.Errorf("ten events are gone there: %+v", done)
@@ -141,8 +141,8 @@ func TestHoldingsUnasked(t *testing.T) {
 	}
 }
 
-// A relay that says what is not so harms nobody but itself: what it claims to have is
-// believed of it alone, and what it keeps back is fetched from others.
+// TestHoldingsOfALiar checks that a lying relay harms only itself. Its claims are believed of it
+// alone, and events that it keeps back are fetched from others.
 func TestHoldingsOfALiar(t *testing.T) {
 	list := notes(300)
 	liar := &remote{url: "wss://a.example", latency: 20, caps: abi.Capabilities{Negentropy: abi.SupportYes}, profile: relaymodel.Default(), events: list[:200]}
@@ -181,8 +181,8 @@ func TestHoldingsOfALiar(t *testing.T) {
 	}
 }
 
-// What was compared by narrow filters serves a filter for everything, and one that changed by
-// a value is compared with all that is here once more.
+// TestHoldingsOfWideFilters checks that comparisons by narrow filters serve a filter for
+// everything. A filter that changed by a value is compared with all events here once more.
 func TestHoldingsOfWideFilters(t *testing.T) {
 	list := notes(2000)
 	a := &remote{url: "wss://a.example", latency: 20, caps: abi.Capabilities{Negentropy: abi.SupportYes}, events: list[:1000]}

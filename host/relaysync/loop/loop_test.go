@@ -174,7 +174,8 @@ func TestLearnsSubscriptions(t *testing.T) {
 	}
 }
 
-// A relay that hangs up upon a message that is too large is asked in smaller ones.
+// TestLearnsMessageSize checks that a relay that closes the connection after a large message gets
+// smaller ones.
 func TestLearnsMessageSize(t *testing.T) {
 	list := notes(400)
 	r := &remote{url: "wss://r.example", latency: 20, profile: relaymodel.Default(), events: list}

@@ -91,9 +91,9 @@ func (s *rounds) Call(request []byte, _ int64) (answer []byte, fresh bool, err e
 	return answer, fresh, nil
 }
 
-// One host compares 5,000 relays every six hours, those that bring news more often, with
-// level memory: of a relay that is not connected it keeps a record of some hundred bytes, and
-// on the disk what it is believed to hold.
+// TestThousandsOfRelays lets one host compare 5,000 relays every six hours, and those that bring
+// news more often. Its memory must stay level. For a relay without a connection, it keeps a record
+// of some hundred bytes in memory, and its believed content on disk.
 func TestThousandsOfRelays(t *testing.T) {
 	relays := 5000
 	if testing.Short() {
@@ -203,7 +203,7 @@ func TestThousandsOfRelays(t *testing.T) {
 			t.Errorf("%s: %d bytes in %d visits without news", r.url, bytes, visits)
 		}
 	}
-	// What grows is the events and the visits that the test notes.
+	// Only the events and the visits that the test notes may grow.
 	if first, last := memory[0], memory[len(memory)-1]; last > first+uint64(relays)*400+uint64(news)*2000 {
 		t.Errorf("memory grows: %d", memory)
 	}

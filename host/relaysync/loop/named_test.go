@@ -251,8 +251,8 @@ func TestStrangersDisplaced(t *testing.T) {
 	}
 }
 
-// TestPostponed shows that an attempt that did not begin is no failure of the relay, and that the
-// next comes when it may.
+// TestPostponed shows that an attempt that did not begin does not count as a failure of the relay.
+// The next one comes when it may.
 func TestPostponed(t *testing.T) {
 	w := newStrangersTest(t, 10)
 	w.purses.visits[host.PubKey{1}] = 10

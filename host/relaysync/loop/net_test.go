@@ -46,7 +46,7 @@ type network struct {
 	log      []string
 }
 
-// line is an attempt to connect, and the connection that comes of it.
+// line is an attempt to connect, and the connection that results.
 type line struct {
 	n       *network
 	dial    loop.Dial

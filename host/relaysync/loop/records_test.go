@@ -42,8 +42,8 @@ func records(repos, relays, rootsOfRelay int) int64 {
 	return used
 }
 
-// TestRecords: what 1,000 repositories with 50 roots each on 5 relays each of 100 take
-// in the host. What they take in a module comes to that (layered-v5's TestMemory).
+// TestRecords measures the memory of the host for 1,000 repositories with 50 roots, each on 5 of
+// 100 relays. The memory of a module comes on top (layered-v5's TestMemory).
 func TestRecords(t *testing.T) {
 	used := int64(math.MaxInt64)
 	for range 3 { // others may allocate meanwhile

@@ -27,8 +27,8 @@ func (quiet) Forget(string, int64)                   {}
 func (quiet) Get(string, int64) State                { return State{} }
 func (quiet) Reset(string)                           {}
 
-// Connections after one that was lost are counted by how long the relay was away; not the
-// first one, and not those after connections that we ended ourselves.
+// TestReconnections checks that connections after a lost one are counted, by the time of the absence.
+// The first connection does not count, nor one after a connection that we ended ourselves.
 func TestReconnections(t *testing.T) {
 	const url = "wss://relay.example.com"
 	s, err := New(Config{Bootstrap: []string{url}, Limits: Limits{

@@ -1,5 +1,5 @@
-// Package relaysynctest is what tests put around a Sync: a store with its pipeline and
-// facts, memory that stays over a restart, no throttle, relays that are served, and events.
+// Package relaysynctest is a surrounding of a Sync for tests: a store with its pipeline and
+// facts, memory that survives a restart, no throttle, served relays, and events.
 package relaysynctest
 
 import (

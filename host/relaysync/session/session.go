@@ -31,8 +31,8 @@
 //     takes events that were on their way when we closed a request.
 //  3. A subscription is open when the relay has answered it: with EOSE, or with an
 //     event. Eose is reported when the pipeline has answered everything before it.
-//  4. If the relay refuses a request, in whatever words, the session sends it again when
-//     that may work, or reports it.
+//  4. If the relay refuses a request, in any words, the session sends it again when that
+//     may work, or reports it.
 //  5. The session remembers an event as refused only after its verification.
 //  6. A subscription is closed after those that were ordered before are sent, unless the relay
 //     has no room for both. A relay that rests keeps what is open.

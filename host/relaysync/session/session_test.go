@@ -189,8 +189,8 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// Events that were on their way when we closed a request are taken, and no violation:
-// with two swaps of the strategy during a first sync they are thousands.
+// TestEventsAfterClose checks that events that were on their way when we closed a request are taken,
+// and do not count as a violation. Two swaps of the strategy during a first sync cause thousands.
 func TestEventsAfterClose(t *testing.T) {
 	list := notes(3000)
 	g := newRig(t, nil)

@@ -19,8 +19,8 @@ func (s *Store) Held(ctx context.Context, id host.ID) (json []byte, err error) {
 	return json, err
 }
 
-// holdsNothing saves most relays every look into purgatory. Nobody knows at every moment what
-// other nodes hold.
+// holdsNothing reports whether purgatory is empty, so that most relays need no query for it. With
+// other nodes it returns false, since they may hold events at any moment.
 func (s *Store) holdsNothing() bool { return s.alone.Load() && s.total.Load().Held == 0 }
 
 // HeldBy returns the JSON of the events in purgatory that match, newest first, ties by

@@ -52,8 +52,8 @@ func (tx *Tx) one(what string, e *host.Event, f func() (host.Outcome, error)) (h
 	return out, nil
 }
 
-// rows are the stored and held events of an open transaction, as packages semantics and
-// purgatory read and write them. The rules are there.
+// rows gives packages semantics and purgatory, which have the rules, the stored and held events of
+// an open transaction.
 type rows struct{ tx *Tx }
 
 const (

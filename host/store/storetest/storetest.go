@@ -1,5 +1,5 @@
 // Package storetest tests every engine of the store: the same answers, the same bytes in
-// the same order, and nothing that does not fit together after any step.
+// the same order, and consistent data after any step.
 package storetest
 
 import (

@@ -135,8 +135,8 @@ func (c *invariants) command(l *line, cmd session.Command) {
 	}
 }
 
-// maxOverlapRelays is up to how many relays a world has the values of subscriptions
-// compared: beyond that it costs more than the run.
+// maxOverlapRelays bounds the relays of a world whose subscriptions are compared for equal values.
+// Beyond it, the comparison costs more than the run.
 const maxOverlapRelays = 50
 
 func (c *invariants) report(l *line, r session.Report) {
