@@ -129,7 +129,7 @@ func openStore(
 		}
 		return sqlite{db}, nil
 	}
-	if err := os.MkdirAll(cfg.Data, 0o755); err != nil {
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
 	db, err := server(ctx, url, postgres.Options{Wait: cfg.Standby, Readers: readers(cfg), CacheBytes: cacheOf(cfg) / 2, Log: log})

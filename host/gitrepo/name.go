@@ -219,14 +219,15 @@ type Root struct {
 // Scheduler returns the scheduler of the git processes of the root.
 func (r *Root) Scheduler() *Scheduler { return r.git.Scheduler() }
 
-// Open opens a folder of repositories, and makes it if it is absent. It removes what a
+// Open opens a folder of repositories, and makes it if it is absent. Other users of the machine
+// cannot read a folder that it makes: repositories may be private. It removes what a
 // crash left half made or half removed.
 func Open(git *Git, dir string) (*Root, error) { return OpenShared(git, dir, nil) }
 
 // OpenShared is Open of a folder that other nodes may have open as well. Nil nodes means that
 // there are none. It keeps files that others are making or removing there.
 func OpenShared(git *Git, dir string, nodes Nodes) (*Root, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of repositories: %w", err)
 	}
 	dir, err := filepath.Abs(dir)

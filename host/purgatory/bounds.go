@@ -43,7 +43,7 @@ func Bounds(l *semantics.HeldLimits) []bound.Spec {
 		},
 		{
 			Name: "events that were taken down, by id, for sync", Unit: "events", Total: semantics.MaxRefused,
-			Yields: "the oldest, which sync may fetch and refuse once more; only takedowns add to them",
+			Yields: "the oldest, which sync may fetch and refuse once more; only takedowns and requests to vanish add to them",
 		},
 	}
 }

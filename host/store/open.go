@@ -65,7 +65,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, explain(filepath.Dir(file), err)
 	}
 	s := &Store{path: file, log: opts.Log, tune: opts.tune, queue: newReadQueue(opts.Readers), closed: make(chan struct{}), eventCache: textcache.New(opts.EventCache), heldLimits: opts.Held}

@@ -291,3 +291,18 @@ func TestHidden(t *testing.T) {
 		}
 	}
 }
+
+// TestFolderIsPrivate: other users of the machine cannot read the data folder that Open makes.
+func TestFolderIsPrivate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder has mode %v, %v", info.Mode(), err)
+	}
+}
