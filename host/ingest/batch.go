@@ -37,6 +37,7 @@ type answer struct {
 	verdict host.Verdict
 	err     error
 	written bool
+	end     bool // the connection of the client is to end
 }
 
 func (w *writer) newBatch() *batch {
@@ -57,7 +58,9 @@ func (b *batch) apply(e *entry) {
 	n := len(b.answers)
 	if b.contain(func() { b.carryOut(e) }) {
 		b.answers = append(b.answers[:n], answer{entry: e, written: true})
+		return
 	}
+	b.answers[len(b.answers)-1].end = e.end
 }
 
 // contain runs f, after which the batch cannot be committed if f panics. It reports whether f did.
@@ -297,7 +300,7 @@ func (w *writer) answer(a answer) {
 		}
 		w.metrics.answered(a)
 		w.logFailure(a)
-		a.verdict.End = a.entry.end
+		a.verdict.End = a.end
 		a.entry.item.Done(a.verdict, a.err)
 	})
 }

@@ -29,6 +29,7 @@ type rig struct {
 	failing  atomic.Int64 // takedowns that fail
 	downs    atomic.Int64 // takedowns
 	delay    time.Duration
+	stop     func() // ends what start has begun last
 }
 
 type anything struct{}
@@ -105,6 +106,7 @@ func (r *rig) start() (stop func()) {
 		}
 	}
 	r.Cleanup(stop)
+	r.stop = stop
 	return stop
 }
 
@@ -220,6 +222,7 @@ func TestResume(t *testing.T) {
 	}
 	r.until(0)
 	r.want(0, 1200)
+	r.stop()
 	// What another process was doing when it ended: the row is in the log, and nothing is taken down.
 	tx, err := r.db.Begin()
 	if err != nil {
