@@ -258,6 +258,10 @@ func (o *ReleaseOutcome) Add(more ReleaseOutcome) {
 type Takedown struct {
 	Hide, Purge, Drop, Show []ID
 
+	// Barred reports that an event of Show stays hidden, since a row that the caller did not know
+	// of bars it. If it is nil, all of Show are shown.
+	Barred func(e *Event) bool
+
 	// Forget makes sync fetch removed events again.
 	Forget bool
 }

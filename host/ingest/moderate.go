@@ -95,11 +95,14 @@ func (p *Pipeline) Moderate(ctx context.Context, list []moderation.Row) (added [
 	return added, nil
 }
 
-// TakeDown hides, purges or shows events in one commit. Callers split long lists.
+// TakeDown hides, purges or shows events in one commit. Callers split long lists. What a row of
+// the log bars by then is not shown: another node may have added the row meanwhile.
 func (p *Pipeline) TakeDown(ctx context.Context, t host.Takedown) (out host.TakedownOutcome, err error) {
 	var w *writer
 	o := &operation{do: func(b *batch) (err error) {
-		if out, err = b.tx.TakeDown(t, p.cfg.Now().Unix()); err != nil {
+		now := p.cfg.Now().Unix()
+		t.Barred = func(e *host.Event) bool { return p.cfg.Moderation.Event(e, now) != nil }
+		if out, err = b.tx.TakeDown(t, now); err != nil {
 			return err
 		}
 		b.changed(out.Removed)

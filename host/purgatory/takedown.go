@@ -33,7 +33,7 @@ func TakeDown(rows Rows, t *host.Takedown, now int64) (out host.TakedownOutcome,
 			return out, err
 		}
 	}
-	return out, show(rows, t.Show, now, &out)
+	return out, show(rows, t, now, &out)
 }
 
 // drop removes stored events.
@@ -104,16 +104,19 @@ func purge(rows Rows, ids []host.ID, out *host.TakedownOutcome) error {
 }
 
 // show stores hidden events again.
-func show(rows Rows, ids []host.ID, now int64, out *host.TakedownOutcome) error {
-	hidden, err := rows.HiddenByID(ids)
+func show(rows Rows, t *host.Takedown, now int64, out *host.TakedownOutcome) error {
+	hidden, err := rows.HiddenByID(t.Show)
 	if err != nil {
 		return err
 	}
 	for _, h := range hidden {
+		e := (&Row{JSON: h.JSON, Audience: h.Audience}).Event()
+		if e != nil && t.Barred != nil && t.Barred(e) {
+			continue
+		}
 		if err := rows.RemoveHidden([]semantics.Hidden{h}); err != nil {
 			return err
 		}
-		e := (&Row{JSON: h.JSON, Audience: h.Audience}).Event()
 		if e == nil {
 			continue
 		}

@@ -341,3 +341,23 @@ func TestOtherNodeIsFirst(t *testing.T) {
 		t.Fatal("it waits for a row that another node has carried out")
 	}
 }
+
+// TestShowIsLate: a row bars an event after somebody has decided to show it. It stays hidden.
+func TestShowIsLate(t *testing.T) {
+	r := newRig(t)
+	e := storetest.Event(1, 1, 1, 5)
+	r.put(e)
+	r.moderate(moderation.Row{Action: moderation.Hide, Target: author(1)})
+	for _, shown := range []int64{0, 1} {
+		if _, err := r.pipeline.TakeDown(t.Context(), host.Takedown{Show: []host.ID{e.ID}}); err != nil {
+			t.Fatal(err)
+		}
+		r.want(shown, 1-shown)
+		if shown == 0 {
+			if _, err := r.pipeline.Moderate(t.Context(), []moderation.Row{{Action: moderation.Unhide, Target: author(1)}}); err != nil {
+				t.Fatal(err)
+			}
+			r.until(1) // the enforcer may be the first
+		}
+	}
+}

@@ -60,8 +60,8 @@ func planOf(t *testing.T, s *Store, sql string, args ...any) (plan string) {
 func TestPlanOfLookups(t *testing.T) {
 	s := opened(t, server.URL(t), Options{Readers: 1})
 	none := [][]byte{}
-	plan := planOf(t, s, lookUp, none, none, none, []int64{}, maxOldBytes, true)
-	if got := strings.Count(plan, "Scan using "); got != 8 || got != strings.Count(plan, "Index Cond: ") || strings.Contains(plan, "Materialize") {
+	plan := planOf(t, s, lookUp, none, none, none, []int64{}, maxOldBytes, true, true)
+	if got := strings.Count(plan, "Scan using "); got != 9 || got != strings.Count(plan, "Index Cond: ") || strings.Contains(plan, "Materialize") {
 		t.Errorf("a table is not entered by an index:\n%s", plan)
 	}
 }
