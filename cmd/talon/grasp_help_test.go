@@ -106,6 +106,8 @@ type story struct {
 	web string // http://127.0.0.1:port
 	c   *client
 	now nostr.Timestamp // of the last event
+
+	sessions int // of negentropy, that were opened
 }
 
 func newStory(t *testing.T, s *process) *story {
@@ -277,9 +279,24 @@ func (st *story) count(filter string) (n int) {
 	return answer.Count
 }
 
-// reconciled returns the ids that the relay offers by negentropy.
+// reconciled returns the ids that the relay offers by negentropy. The relay ends sessions when
+// events go; then it begins again, as a client does.
 func (st *story) reconciled(filter string) []string {
 	st.Helper()
+	for range 100 {
+		if list, ok := st.reconcile(filter); ok {
+			return list
+		}
+	}
+	st.Fatal("the relay ends each session")
+	return nil
+}
+
+// reconcile is reconciled with one session. It returns false if the relay ends it.
+func (st *story) reconcile(filter string) (list []string, ok bool) {
+	st.Helper()
+	st.sessions++
+	session := fmt.Sprintf(`"neg%d"`, st.sessions)
 	c, err := negentropy.NewClient(new(negentropy.Builder).Build(), negentropy.ClientLimits{Frame: 64 << 10, IDs: 1000, Rounds: 100})
 	if err != nil {
 		st.Fatal(err)
@@ -288,12 +305,18 @@ func (st *story) reconciled(filter string) []string {
 	if err != nil {
 		st.Fatal(err)
 	}
-	st.c.send(st, `["NEG-OPEN","neg",`+filter+`,"`+hex.EncodeToString(msg)+`"]`)
+	st.c.send(st, `["NEG-OPEN",`+session+`,`+filter+`,"`+hex.EncodeToString(msg)+`"]`)
 	for done := false; !done; {
 		text := st.c.mustNext(st, "NEG-MSG", "NEG-ERR")
-		var reply string
-		if err := json.Unmarshal([]byte(text), &[]any{new(string), new(string), &reply}); err != nil {
+		var verb, id, reply string
+		if err := json.Unmarshal([]byte(text), &[]any{&verb, &id, &reply}); err != nil {
 			st.Fatalf("%v: %s", err, text)
+		}
+		switch {
+		case `"`+id+`"` != session:
+			continue // the end of an earlier one
+		case verb == "NEG-ERR" && strings.HasPrefix(reply, "closed: the events have changed"):
+			return nil, false
 		}
 		msg, err := hex.DecodeString(reply)
 		if err != nil {
@@ -303,15 +326,14 @@ func (st *story) reconciled(filter string) []string {
 			st.Fatal(err)
 		}
 		if !done {
-			st.c.send(st, `["NEG-MSG","neg","`+hex.EncodeToString(msg)+`"]`)
+			st.c.send(st, `["NEG-MSG",`+session+`,"`+hex.EncodeToString(msg)+`"]`)
 		}
 	}
-	st.c.send(st, `["NEG-CLOSE","neg"]`)
-	var list []string
+	st.c.send(st, `["NEG-CLOSE",`+session+`]`)
 	for _, id := range c.Need() {
 		list = append(list, hex.EncodeToString(id[:]))
 	}
-	return list
+	return list, true
 }
 
 // folder is where somebody works with git.
