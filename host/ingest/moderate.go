@@ -95,8 +95,8 @@ func (p *Pipeline) Moderate(ctx context.Context, list []moderation.Row) (added [
 	return added, nil
 }
 
-// TakeDown hides, purges or shows events in one commit. Callers split long lists. What a row of
-// the log bars by then is not shown: another node may have added the row meanwhile.
+// TakeDown hides, purges or shows events in one commit. Callers split long lists. It does
+// not show an event that the log bars by then: another node may have added a row.
 func (p *Pipeline) TakeDown(ctx context.Context, t host.Takedown) (out host.TakedownOutcome, err error) {
 	var w *writer
 	o := &operation{do: func(b *batch) (err error) {

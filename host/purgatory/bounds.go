@@ -45,5 +45,9 @@ func Bounds(l *semantics.HeldLimits) []bound.Spec {
 			Name: "events that were taken down, by id, for sync", Unit: "events", Total: semantics.MaxRefused,
 			Yields: "the oldest, which sync may fetch and refuse once more; only takedowns and requests to vanish add to them",
 		},
+		{
+			Name: "requests to vanish of authors of whom nothing was here", Unit: "requests", Total: semantics.MaxUnknownVanished,
+			Yields: "the oldest; each network may add few in an hour, and requests of authors of whom something was here count separately and stay",
+		},
 	}
 }
