@@ -163,6 +163,9 @@ func TestMappedCode(t *testing.T) {
 	}
 	var modules []*Module
 	for range 2 {
+		// Load finds its code in the executable memory that is new. Code of earlier modules that
+		// the garbage collector frees in the meantime would lend the new code a known address.
+		finalizeGarbage()
 		m, err := Load(t.Context(), wasm, elsewhere(cache, code))
 		if err != nil {
 			t.Fatal(err)
@@ -180,6 +183,16 @@ func TestMappedCode(t *testing.T) {
 	}
 	for maps() != 0 { // wazero leaves it to the garbage collector
 		runtime.GC()
+	}
+}
+
+// finalizeGarbage returns after the finalizers of objects that are unreachable now.
+func finalizeGarbage() {
+	for range 3 { // the finalizer of one object makes others unreachable
+		done := make(chan struct{})
+		runtime.SetFinalizer(new([16]byte), func(*[16]byte) { close(done) })
+		runtime.GC()
+		<-done
 	}
 }
 
