@@ -194,9 +194,10 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	})
 	confirmed := newConfirmation(core.Store, d.cfg.Confirm)
 	p.ticks = d.openTicks(core)
+	proven := proof{services: d.cfg.Names(), verify: schnorr.Verify, now: time.Now}
 	front := &authGit{
-		next: d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health), service: d.cfg.Service(),
-		verify: schnorr.Verify, reader: core.Plugins.Reader, now: time.Now,
+		proof: proven, signIn: newSignIn(proven, core.Store), reader: core.Plugins.Reader,
+		next: d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health),
 	}
 	rc := d.relayConfig(d.withManagement(core, front), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits

@@ -159,7 +159,11 @@ func parsePath(escaped string) (grasp.Path, bool) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	key := h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
+	// Pages for one reader are made for each request.
+	key := ""
+	if h.cfg.SignedIn(r) == "" {
+		key = h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
+	}
 	if p := h.kept(r.Context(), key); p != nil {
 		h.send(w, r, p.reply())
 		return
@@ -210,7 +214,7 @@ func (h *Handler) kept(ctx context.Context, key string) *kept {
 	return p
 }
 
-// build makes the page of a request, and keeps it. The reply is nil if that has failed, and the
+// build makes the page of a request, and keeps it under key, if that is not empty. The reply is nil if that has failed, and the
 // client knows. REQUIRES: a turn, and that the path has a page.
 func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Request, key string) (*reply, error) {
 	made := h.cfg.Now()
@@ -233,6 +237,9 @@ func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if status == http.StatusOK {
 		sum := sha256.Sum256(body)
 		etag = `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
+		if key == "" {
+			return &reply{status: status, kind: d.Type, body: body}, nil
+		}
 		h.cache.put(&kept{key: key, made: made, kind: d.Type, body: body, etag: etag, sources: sources})
 	}
 	return &reply{status: status, kind: d.Type, body: body, etag: etag}, nil
