@@ -25,7 +25,7 @@ func TestMissed(t *testing.T) {
 	w.relay.Missed()
 	got := map[string]bool{c.recv(): true, c.recv(): true}
 	if !got[closed("all")] || !got[closed("signals")] {
-		t.Errorf("closed: %q", got)
+		t.Errorf("closed: %v", got)
 	}
 	other.expect(closed("profiles"))
 
