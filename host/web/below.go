@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"talon/host"
 	"talon/host/bound"
 	"talon/host/gitread"
 	"talon/host/web/code"
@@ -92,6 +93,8 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 		h.answer(w, r, http.StatusServiceUnavailable, "message", indexing)
 	case errors.Is(err, gitread.ErrTooLarge), errors.Is(err, gitread.ErrCPU):
 		h.answer(w, r, http.StatusForbidden, "message", tooLarge)
+	case errors.Is(err, host.ErrAway):
+		h.answerAway(w, r)
 	default:
 		h.cfg.Log.Error("make a page of code", "path", r.URL.Path, "err", err)
 		h.answer(w, r, http.StatusInternalServerError, "message", failed)
