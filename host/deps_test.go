@@ -162,7 +162,7 @@ var allowed = map[string]string{
 	"plugins/spam":              "sdk/policy sdk/policy/kinds",
 	"plugins/trust":             "sdk/policy sdk/policy/kinds",
 	"examples/hello-policy":     "sdk/policy",
-	"cmd/labtest":               "cmd/internal/lab/engine cmd/internal/lab/module cmd/internal/lab/result cmd/internal/lab/scenario cmd/internal/lab/world sdk/strategy",
+	"cmd/labtest":               "cmd/internal/lab/engine cmd/internal/lab/module cmd/internal/lab/result cmd/internal/lab/scenario cmd/internal/lab/world sdk/abi/manifest sdk/strategy",
 	"cmd/talon":                 "*",
 
 	"host/relaysync/relaysynctest": "host host/relaymodel host/relaymodel/server host/throttle internal/testkit sdk/grasp",
