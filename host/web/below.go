@@ -65,6 +65,7 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 	defer cancel()
 	err := queue.Acquire(ctx, h.cfg.Client(r))
 	var a *reply
+	down := (*gitread.TakenDown)(nil)
 	if err == nil {
 		if kind == code.KindFile {
 			err = h.sendFile(w, r, at, queue)
@@ -80,6 +81,8 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 		// Nobody waits for an answer.
 	case errors.Is(err, code.ErrSignIn):
 		h.answer(w, r, http.StatusForbidden, "message", signIn)
+	case errors.As(err, &down):
+		h.answer(w, r, http.StatusUnavailableForLegalReasons, "message", objectDown(down))
 	case errors.Is(err, gitread.ErrNotFound):
 		h.answer(w, r, http.StatusNotFound, "message", notInRepository)
 	case ctx.Err() != nil, code.IsBusy(err):
