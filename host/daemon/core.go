@@ -260,6 +260,9 @@ type follower struct {
 
 	takenDown func(removed []*host.Event)
 
+	// missed is called when commits of other processes are not known in full.
+	missed func()
+
 	// ownOnly leaves out what another process has committed. Repositories are on a disk that
 	// all processes share: the one that has committed has seen to them.
 	ownOnly bool
@@ -299,6 +302,15 @@ func (p committed) TakenDown(removed []*host.Event) {
 	}
 }
 
+// missed says that earlier commits of other processes are not known in full.
+func (p committed) missed() {
+	for _, out := range p.out {
+		if out.missed != nil {
+			p.contain(out.missed)
+		}
+	}
+}
+
 func (p committed) contain(f func()) {
 	_ = p.panics.Run(func() error {
 		f()
@@ -312,6 +324,9 @@ func (p committed) remote(c host.Commit) {
 		p.plugins.Switch(c.Plugins)
 	}
 	p.out = slices.DeleteFunc(slices.Clone(p.out), func(f follower) bool { return f.ownOnly })
+	if c.Gap {
+		p.missed()
+	}
 	if len(c.Published) > 0 {
 		p.Publish(c.Published)
 	}

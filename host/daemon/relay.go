@@ -81,7 +81,7 @@ func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.C
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
-	o.Barred = func() []string { return log.Objects(time.Now().Unix()) }
+	o.Barred = func() map[string]string { return log.Objects(time.Now().Unix()) }
 	o.Pack = gitrepo.PackLimits{
 		Objects: cfg.PackObjects, Depth: cfg.PackDepth, Inflated: cfg.PackBytes, Free: gitrepo.DefaultPackLimits.Free, Expansion: cfg.PackTimes,
 	}

@@ -13,6 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/audience"
+	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/ingest"
 	"talon/host/moderation"
@@ -105,17 +106,30 @@ var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, kn
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
-	return openStore(ctx, cfg, log, store.Open, postgres.Open)
+	return openStore(ctx, cfg, log, "", store.Open, postgres.Open)
 }
 
 // OpenStoreReadOnly opens the database for reading, also while a server runs on
 // it.
 func OpenStoreReadOnly(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
-	return openStore(ctx, cfg, log, store.OpenReadOnly, postgres.OpenReadOnly)
+	return openStore(ctx, cfg, log, "", store.OpenReadOnly, postgres.OpenReadOnly)
+}
+
+// openNodeStore opens the database for writing, with the name of this node on each connection. The
+// name has port 0 if the system chooses the port.
+func openNodeStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
+	if url, err := cfg.Postgres(); err != nil || url == "" {
+		return OpenStore(ctx, cfg, log)
+	}
+	name, err := nodeName(cfg, cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	return openStore(ctx, cfg, log, cluster.Application(name), store.Open, postgres.Open)
 }
 
 func openStore(
-	ctx context.Context, cfg *config.Config, log *slog.Logger,
+	ctx context.Context, cfg *config.Config, log *slog.Logger, application string,
 	file func(context.Context, string, store.Options) (*store.Store, error),
 	server func(context.Context, string, postgres.Options) (*postgres.Store, error),
 ) (Store, error) {
@@ -133,7 +147,7 @@ func openStore(
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
-	db, err := server(ctx, url, postgres.Options{Wait: cfg.Standby, Readers: readers(cfg), CacheBytes: cacheOf(cfg) / 2, Log: log})
+	db, err := server(ctx, url, postgres.Options{Wait: cfg.Standby, Readers: readers(cfg), CacheBytes: cacheOf(cfg) / 2, Log: log, Application: application})
 	if err != nil {
 		return nil, err
 	}

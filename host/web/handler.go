@@ -179,6 +179,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	case ctx.Err() != nil, errors.Is(err, bound.ErrFull), errors.Is(err, bound.ErrShare):
 		w.Header().Set("Retry-After", "5")
 		h.answer(w, r, http.StatusServiceUnavailable, "message", busy)
+	case errors.Is(err, host.ErrAway):
+		h.answerAway(w, r)
 	default:
 		h.cfg.Log.Error("make a page", "path", r.URL.Path, "err", err)
 		h.answer(w, r, http.StatusInternalServerError, "message", failed)
@@ -259,6 +261,13 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, tem
 	if body, ok := h.render(w, r, template, content); ok {
 		h.send(w, r, &reply{status: status, body: body})
 	}
+}
+
+// answerAway asks a client to come again when the database is back. The log has one line about that,
+// not one for each page.
+func (h *Handler) answerAway(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Retry-After", "5")
+	h.answer(w, r, http.StatusServiceUnavailable, "message", away)
 }
 
 // render fills a template. It answers the request if that fails.
