@@ -59,6 +59,14 @@ func (a *Audience) stricter(b *Audience) *Audience {
 	return out
 }
 
+// StricterRepository returns the stricter of a and b if b is that of a repository, else a.
+func (a *Audience) StricterRepository(b *Audience) *Audience {
+	if b == nil || !b.Repository {
+		return a
+	}
+	return a.stricter(b)
+}
+
 func (a *Audience) nobody() bool { return len(a.Keys) == 0 && a.Set == "" }
 
 // Equal reports whether two audiences are the same.

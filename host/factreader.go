@@ -209,6 +209,18 @@ func (r *FactReader) Usage(ctx context.Context, keys ...UsageKey) (list []Usage,
 	return list, err
 }
 
+// RepositoryAudience implements [AudienceFacts].
+func (r *FactReader) RepositoryAudience(ctx context.Context, ids []ID) (a *Audience, err error) {
+	facts, ok := r.stored.(AudienceFacts)
+	if !ok {
+		return nil, errNoStore
+	}
+	r.Stored = append(r.Stored, Filter{IDs: ids, Reader: Everything})
+	r.Reads.Held = append(r.Reads.Held, Filter{IDs: ids, Reader: Everything})
+	r.read(func() { a, err = facts.RepositoryAudience(ctx, ids) })
+	return a, err
+}
+
 // Contained notes the answer about a member of a set. The slices are valid during the call.
 func (r *FactReader) Contained(name, member []byte, yes, known bool) {
 	if r.keeps && known {

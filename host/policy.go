@@ -249,6 +249,13 @@ type UsageFacts interface {
 	Usage(ctx context.Context, keys ...UsageKey) ([]Usage, error)
 }
 
+// AudienceFacts is an optional interface of [Facts]: who may receive events that are here.
+type AudienceFacts interface {
+	// RepositoryAudience returns the strictest audience among the stored, held and hidden events with
+	// these ids that belong to repositories which are not for everybody. Nil: none does.
+	RepositoryAudience(ctx context.Context, ids []ID) (*Audience, error)
+}
+
 // RepoFacts are the reads of repositories: stored and held events.
 type RepoFacts interface {
 	Facts

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -97,9 +98,30 @@ func TestCluster(t *testing.T) {
 	}
 	next("two", c, a)
 
+	if got := connectionNames(t, url); !slices.Equal(got, []string{"talon node a", "talon node b", "talon node c"}) {
+		t.Errorf("the connections to the database have the names %q", got)
+	}
+
+	maintainer := nodes[holder(status(), "maintenance")]
 	work.commit("while the database is away")
 	start := database.Kill(syscall.SIGINT)
 	work.cannotPush("database cannot be reached now", at(b), "main")
+	page := strings.TrimSuffix(strings.TrimPrefix(at(b), b.s.web()), ".git")
+	for _, path := range []string{"/", page, page + "/log/main"} {
+		answer, err := http.Get(b.s.web() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+			t.Errorf("without its database, a node answers %s with %s and Retry-After %q", path, answer.Status, answer.Header.Get("Retry-After"))
+		}
+	}
+	a.until("the log of a node says why it has lost its role", func() bool {
+		return slices.ContainsFunc(strings.Split(maintainer.s.text(), "\n"), func(line string) bool {
+			return strings.Contains(line, "has lost a role") && strings.Contains(line, `"reason":"`+cluster.ErrLost.Error())
+		})
+	})
 	start(t)
 	a.until("sessions and roles are there again", func() bool { return held("") })
 	next("after the database was away", b, c)
@@ -172,6 +194,25 @@ func TestCluster(t *testing.T) {
 		}
 		st.s.mustStop(t)
 	}
+}
+
+// connectionNames returns the names of the connections to a database other than this one.
+func connectionNames(t *testing.T, url string) (names []string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	const sql = `SELECT DISTINCT application_name FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY 1`
+	rows, err := conn.Query(t.Context(), sql)
+	if err == nil {
+		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 // holder is the node that has a role, and "" if none has.

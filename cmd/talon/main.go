@@ -60,7 +60,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}, serveCommand(), importCommand(), exportCommand(), copyCommand(), backupCommand(), restoreCommand(), reloadCommand(), moderateCommand(), deleteCommand(), checkCommand(), usageCommand(), clusterCommand(), pluginCommand(), eventCommand(),
-		gitCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand())
+		gitCommand(), gitCredentialCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand())
 	cmd.AddCommand(buildCommands()...)
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	wrapHelp(cmd)

@@ -101,7 +101,7 @@ func (f *moderateFlags) rows(action moderation.Action, targets []string, now tim
 		case class == moderation.Network && action == moderation.Hide:
 			return nil, fmt.Errorf("a network cannot be hidden: ban it")
 		case class == moderation.Object && action == moderation.Hide:
-			return nil, fmt.Errorf("a git object cannot be hidden: ban it, and hide the repositories that reach it")
+			return nil, fmt.Errorf("a git object cannot be hidden: ban it, and later unban it")
 		}
 		rows = append(rows, row)
 		if f.purge {
@@ -202,7 +202,7 @@ func writeModerated(w io.Writer, result *admin.Moderated) (err error) {
 		return err
 	}
 	for _, path := range result.Reaching {
-		if _, err := fmt.Fprintf(w, "%s reaches the object: hide or delete the repository, or have its owner push without it\n", plain(path)); err != nil {
+		if _, err := fmt.Fprintf(w, "%s reaches the object: no page shows it, and nobody can fetch its branches that reach it until its owner pushes without it\n", plain(path)); err != nil {
 			return err
 		}
 	}

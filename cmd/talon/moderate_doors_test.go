@@ -2,14 +2,11 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nbd-wtf/go-nostr"
-
-	"talon/internal/testkit"
 )
 
 // TestTakedownDoors looks at the doors that are open while a takedown happens: live subscriptions,
@@ -17,32 +14,10 @@ import (
 // by a comparison with another relay.
 func TestTakedownDoors(t *testing.T) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		w := &takedown{T: t, plugins: pluginFolder(t, "grasp"), data: graspData(t)}
-		w.restart = func() *story { return newStory(t, startGrasp(t, w.data, w.plugins)) }
-		w.openDoors()
-	})
-	t.Run("postgres", func(t *testing.T) {
-		if os.Getenv("TALON_TEST_SCALE") == "" {
-			t.Skip("TALON_TEST_SCALE is not set: the suite of the engines has the rules")
-		}
-		var database testkit.Postgres
-		t.Cleanup(database.Stop)
-		url := database.URL(t)
-		w := &takedown{T: t, plugins: pluginFolder(t, "grasp"), data: graspData(t), store: []string{"--store", url}}
-		repositories := filepath.Join(t.TempDir(), "repositories")
-		node := func(name, data string) *story {
-			args := []string{"--plugins", w.plugins, "--domain", serviceDomain, "--store", url, "--git-data", repositories, "--node", name}
-			return newStory(t, startAs(t, exec.Command("talon", serveArgs(t, data, args...)...), data))
-		}
-		w.restart = func() *story { return node("a", w.data) }
-		w.other = node("b", graspData(t))
-		w.openDoors()
-	})
+	eachEngine(t, takedownSetup{scale: true}, (*takedown).openDoors)
 }
 
 func (w *takedown) openDoors() {
-	w.st = w.restart()
 	st := w.st
 	w.alice, w.mallory = st.who("alice"), st.who("mallory")
 	work := st.folder()
@@ -65,10 +40,7 @@ func (w *takedown) openDoors() {
 	} {
 		waits := st.held(st.announcement(w.mallory, "waits-"+action.name))
 		var watchers []*client
-		for _, at := range []*story{w.st, w.other} {
-			if at == nil {
-				continue
-			}
+		for _, at := range w.nodes() {
 			at.until("the event is at each node", func() bool { return at.served(first) })
 			c := connect(w.T, at.s)
 			c.send(w.T, `["REQ","live",{"authors":["`+w.mallory.hex()+`"],"limit":0}]`)

@@ -3,15 +3,11 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nbd-wtf/go-nostr"
-
-	"talon/host/admin"
-	"talon/internal/testkit"
 )
 
 // TestTakedown takes an author and a repository down in each way, and compares every door with
@@ -19,53 +15,7 @@ import (
 // who are not concerned notice nothing.
 func TestTakedown(t *testing.T) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		w := &takedown{T: t, plugins: pluginFolder(t, "grasp"), data: graspData(t)}
-		w.restart = func() *story { return newStory(t, startGrasp(t, w.data, w.plugins)) }
-		w.run()
-	})
-	t.Run("postgres", func(t *testing.T) {
-		var database testkit.Postgres
-		t.Cleanup(database.Stop)
-		url := database.URL(t)
-		w := &takedown{T: t, plugins: pluginFolder(t, "grasp"), data: graspData(t), store: []string{"--store", url}}
-		repositories := filepath.Join(t.TempDir(), "repositories")
-		node := func(name, data string) *story {
-			args := []string{"--plugins", w.plugins, "--domain", serviceDomain, "--store", url, "--git-data", repositories, "--node", name}
-			return newStory(t, startAs(t, exec.Command("talon", serveArgs(t, data, args...)...), data))
-		}
-		w.restart = func() *story { return node("a", w.data) }
-		w.other = node("b", graspData(t))
-		w.run()
-	})
-}
-
-// takedown is a service, and what people have on it.
-type takedown struct {
-	*testing.T
-	plugins, data string
-	store         []string // options of commands
-	restart       func() *story
-	other         *story // of another node; nil for none
-	st            *story
-
-	alice, mallory, carol person
-	work                  *folder
-	one, two              string // commits
-}
-
-// moderate runs a command on the server.
-func (w *takedown) moderate(args ...string) admin.Moderated {
-	w.Helper()
-	out, err := talon(w.T, nil, append(append(args, "--json", "--data", w.data), w.store...)...)
-	if err != nil {
-		w.Fatalf("%v: %v\n%s", args, err, out)
-	}
-	var result admin.Moderated
-	if err := json.Unmarshal([]byte(out), &result); err != nil {
-		w.Fatalf("%v: %v\n%s", args, err, out)
-	}
-	return result
+	eachEngine(t, takedownSetup{}, (*takedown).run)
 }
 
 // seen is what the doors should show.
@@ -85,11 +35,8 @@ func (w *takedown) compare(what string, s seen) {
 	for _, name := range s.hidden {
 		hidden[name] = true
 	}
-	for i, st := range []*story{w.st, w.other} {
-		if st == nil {
-			continue
-		}
-		at := what + [...]string{"", ", at the other node"}[i]
+	for node, st := range w.nodes() {
+		at := what + node
 		for name, e := range s.events {
 			if hidden[name] {
 				st.until(at+": "+name+" goes", func() bool { return !st.served(e) })
@@ -170,7 +117,6 @@ func timeText(e *nostr.Event) string {
 }
 
 func (w *takedown) run() {
-	w.st = w.restart()
 	st := w.st
 	w.alice, w.mallory, w.carol = st.who("alice"), st.who("mallory"), st.who("carol")
 	w.work = st.folder()
@@ -218,8 +164,7 @@ func (w *takedown) run() {
 			}
 			w.compare(what, down)
 			if action.do == "hide" {
-				w.st.s.mustStop(w.T)
-				w.st = w.restart()
+				w.again()
 				w.compare(what+" after a restart", down)
 			}
 			w.moderate("moderate", action.undo, tt.target)
@@ -244,8 +189,7 @@ func (w *takedown) run() {
 			w.Errorf("folders are left: %v, %v", left, err)
 		}
 	}
-	w.st.s.mustStop(w.T)
-	w.st = w.restart()
+	w.again()
 	w.compare("delete after a restart", down)
 	w.st.now = nostr.Now() + 5
 	w.st.held(w.st.announcement(w.mallory, "own"))

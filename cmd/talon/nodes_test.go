@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,11 +26,11 @@ type reader struct {
 	done chan struct{}
 }
 
-// readAll subscribes to new events. It reads until it meets the event with this id.
-func readAll(t *testing.T, s *process, last string) *reader {
+// readAll subscribes to new events that match. It reads until it meets the event with this id.
+func readAll(t *testing.T, s *process, filter, last string) *reader {
 	t.Helper()
 	c := connect(t, s)
-	c.send(t, `["REQ","live",{"limit":0}]`)
+	c.send(t, `["REQ","live",`+filter+`]`)
 	c.untilEOSE(t, "live")
 	r := &reader{last: last, done: make(chan struct{})}
 	go func() {
@@ -89,9 +90,10 @@ func TestNodes(t *testing.T) {
 	end := func(n int) *nostr.Event {
 		return signAs(t, "end", nostr.Event{Kind: 1, Content: fmt.Sprint("end ", n)})
 	}
-	follow := func(last *nostr.Event, nodes ...*process) (list []*reader) {
+	const all, regular = `{"limit":0}`, `{"kinds":[1,5],"limit":0}`
+	follow := func(last *nostr.Event, filter string, nodes ...*process) (list []*reader) {
 		for _, s := range nodes {
-			list = append(list, readAll(t, s, last.ID))
+			list = append(list, readAll(t, s, filter, last.ID))
 		}
 		return list
 	}
@@ -110,7 +112,7 @@ func TestNodes(t *testing.T) {
 
 	t.Run("publish, listen, delete", func(t *testing.T) {
 		last := end(1)
-		readers := follow(last, a, b, c)
+		readers := follow(last, all, a, b, c)
 		note := signAs(t, "alice", nostr.Event{Kind: 1, Content: "hello"})
 		signal := signAs(t, "alice", nostr.Event{Kind: 20001, Content: "now"})
 		deletion := signAs(t, "alice", nostr.Event{Kind: 5, Tags: nostr.Tags{{"e", note.ID}}})
@@ -131,7 +133,7 @@ func TestNodes(t *testing.T) {
 
 	t.Run("replaceables", func(t *testing.T) {
 		last := end(2)
-		readers := follow(last, a, b, c)
+		readers := follow(last, all, a, b, c)
 		var racing sync.WaitGroup
 		var newest *nostr.Event
 		for i := range 60 {
@@ -159,11 +161,12 @@ func TestNodes(t *testing.T) {
 	})
 
 	known := &promises{stored: map[string]bool{}, doubtful: map[string]bool{}, deleted: map[string]bool{}}
+	var addressable sync.Map // ids of events that a subscription to other kinds does not get
 	// load publishes from two connections to each node until each has had its answers, and
 	// reports each to answered. A node may end during that time, or say that it could not.
 	load := func(t *testing.T, round int, answered func(int64), nodes ...*process) {
 		var count atomic.Int64
-		var all sync.WaitGroup
+		var publishers sync.WaitGroup
 		for i, s := range nodes {
 			for k := range 2 {
 				name := fmt.Sprintf("load %d %d", i, k)
@@ -173,10 +176,13 @@ func TestNodes(t *testing.T) {
 					t.Error(err)
 					continue
 				}
-				all.Go(func() {
+				publishers.Go(func() {
 					defer conn.close()
 					for _, e := range events {
 						known.sent(e)
+						if nostr.IsAddressableKind(e.Kind) {
+							addressable.Store(e.ID, true)
+						}
 						for {
 							if conn.write(message(e)) != nil {
 								return
@@ -202,9 +208,9 @@ func TestNodes(t *testing.T) {
 				})
 			}
 		}
-		all.Wait()
+		publishers.Wait()
 	}
-	contains := func(t *testing.T, list []string) {
+	contains := func(t *testing.T, list []string, filter string) {
 		t.Helper()
 		there := map[string]bool{}
 		for _, id := range list {
@@ -212,7 +218,7 @@ func TestNodes(t *testing.T) {
 		}
 		missing := 0
 		for id := range known.stored {
-			if !there[id] {
+			if _, other := addressable.Load(id); !there[id] && !(other && filter == regular) {
 				missing++
 			}
 		}
@@ -223,7 +229,8 @@ func TestNodes(t *testing.T) {
 
 	t.Run("the database crashes", func(t *testing.T) {
 		last := end(3)
-		readers := follow(last, a, b, c)
+		// Subscriptions to other kinds end if a node is behind, see the next test.
+		readers := follow(last, regular, a, b, c)
 		var restart sync.WaitGroup
 		load(t, 1, func(n int64) {
 			if n == 150 || n == 400 {
@@ -238,24 +245,63 @@ func TestNodes(t *testing.T) {
 			<-r.done
 			r.ids = slices.DeleteFunc(r.ids, func(id string) bool { return known.doubtful[id] })
 		}
-		contains(t, same(t, readers...))
+		contains(t, same(t, readers...), regular)
 		for _, s := range nodes {
 			known.verify(t, s)
 		}
 		check()
 	})
 
+	t.Run("the database crashes while a node is behind", func(t *testing.T) {
+		var subscribers []*client
+		for _, s := range []*process{a, b} {
+			c := connect(t, s)
+			for id, filter := range map[string]string{"notes": `{"kinds":[1],"limit":0}`, "signals": `{"kinds":[20001],"limit":0}`} {
+				c.send(t, `["REQ","`+id+`",`+filter+`]`)
+				c.untilEOSE(t, id)
+			}
+			subscribers = append(subscribers, c)
+		}
+		if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		note := signAs(t, "bob", nostr.Event{Kind: 1, Content: "still here"})
+		signal := signAs(t, "bob", nostr.Event{Kind: 20001, Content: "gone"})
+		stored(signal, a)
+		stored(note, a)
+		server.Restart(t)
+		if err := b.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		// The node that was behind says that events may be missing, and brings the stored ones.
+		closed, err := subscribers[1].next("CLOSED", "EVENT")
+		if err != nil || !strings.HasPrefix(closed, `["CLOSED","signals","error: `) {
+			t.Errorf("a subscriber of the node that was behind got %s (%v)", closed, err)
+		}
+		for i, want := range [][]string{{signal.ID, note.ID}, {note.ID}} {
+			for _, id := range want {
+				if text, err := subscribers[i].next("CLOSED", "EVENT"); err != nil || !strings.Contains(text, id) {
+					t.Errorf("subscriber %d got %s (%v), want %s", i, text, err, id)
+				}
+			}
+		}
+		until(t, "both can be written again", func() bool {
+			again := func(s *process) bool { return connect(t, s).publish(t, note).ok }
+			return again(a) && again(b)
+		})
+	})
+
 	t.Run("a node is killed", func(t *testing.T) {
 		last := end(4)
 		clear(known.stored)
-		readers := follow(last, b, c)
+		readers := follow(last, all, b, c)
 		load(t, 2, func(n int64) {
 			if n == 200 {
 				a.kill()
 			}
 		}, a, b, c)
 		stored(last, c)
-		contains(t, same(t, readers...))
+		contains(t, same(t, readers...), all)
 		known.verify(t, b)
 		known.verify(t, c)
 		check()
@@ -298,7 +344,10 @@ func TestSharedPlugins(t *testing.T) {
 	a, b, c := begin("a"), begin("b"), begin("c")
 	nodes := []*process{a, b, c}
 	last := signAs(t, "end", nostr.Event{Kind: 1, Content: "left right"})
-	readers := []*reader{readAll(t, a, last.ID), readAll(t, b, last.ID), readAll(t, c, last.ID)}
+	var readers []*reader
+	for _, s := range []*process{a, b, c} {
+		readers = append(readers, readAll(t, s, `{"limit":0}`, last.ID))
+	}
 
 	var stop atomic.Bool
 	var publishing sync.WaitGroup

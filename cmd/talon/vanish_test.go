@@ -3,49 +3,24 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nbd-wtf/go-nostr"
-
-	"talon/internal/testkit"
 )
 
 // TestVanish lets a maintainer vanish (NIP-62), and looks through each door, also after a restart and
 // at a second node where there is one. Nothing comes back, and other people notice nothing.
 func TestVanish(t *testing.T) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) {
-		w := &takedown{T: t, plugins: pluginFolder(t, "grasp"), data: graspData(t)}
-		w.restart = func() *story { return newStory(t, startGrasp(t, w.data, w.plugins)) }
-		w.runVanish()
-	})
-	t.Run("postgres", func(t *testing.T) {
-		if os.Getenv("TALON_TEST_SCALE") == "" {
-			t.Skip("TALON_TEST_SCALE is not set: the suite of the engines has the rules")
-		}
-		var database testkit.Postgres
-		t.Cleanup(database.Stop)
-		url := database.URL(t)
-		w := &takedown{T: t, plugins: pluginFolder(t, "grasp"), data: graspData(t), store: []string{"--store", url}}
-		repositories := filepath.Join(t.TempDir(), "repositories")
-		node := func(name, data string) *story {
-			args := []string{"--plugins", w.plugins, "--domain", serviceDomain, "--store", url, "--git-data", repositories, "--node", name}
-			return newStory(t, startAs(t, exec.Command("talon", serveArgs(t, data, args...)...), data))
-		}
-		w.restart = func() *story { return node("a", w.data) }
-		w.other = node("b", graspData(t))
-		w.runVanish()
-	})
+	eachEngine(t, takedownSetup{scale: true}, (*takedown).runVanish)
 }
 
 // vanishedReason answers what comes again of somebody who has vanished.
 const vanishedReason = "blocked: its author has asked to vanish (NIP-62)"
 
 func (w *takedown) runVanish() {
-	w.st = w.restart()
 	st := w.st
 	w.alice, w.mallory, w.carol = st.who("alice"), st.who("mallory"), st.who("carol")
 	w.work = st.folder()
@@ -74,9 +49,7 @@ func (w *takedown) runVanish() {
 	w.vanished("at once", mine, theirs)
 	w.moderate("moderate", "unhide", "event:"+hidden.ID)
 	w.vanished("after an unhide", mine, theirs)
-	w.st.s.mustStop(w.T)
-	w.st = w.restart()
-	st = w.st
+	st = w.again()
 	w.vanished("after a restart", mine, theirs)
 	st.refused(st.eventAt(w.mallory, request.CreatedAt, 1621, nostr.Tag{"a", repoAddress(w.alice, "tool")}, nostr.Tag{"subject", "z"}), vanishedReason)
 	if a := st.c.publish(st, request); !a.ok || !strings.HasPrefix(a.reason, "duplicate: ") {
@@ -93,11 +66,8 @@ func (w *takedown) runVanish() {
 // vanished looks through the doors of each node.
 func (w *takedown) vanished(what string, mine, theirs []*nostr.Event) {
 	w.Helper()
-	for i, st := range []*story{w.st, w.other} {
-		if st == nil {
-			continue
-		}
-		at := what + [...]string{"", ", at the other node"}[i]
+	for node, st := range w.nodes() {
+		at := what + node
 		key := w.mallory.hex()
 		st.until(at+": the events go", func() bool { return st.count(`{"authors":["`+key+`"]}`) == 0 })
 		if got := st.reconciled(`{"authors":["` + key + `"]}`); len(got) != 0 {

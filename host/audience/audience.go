@@ -2,6 +2,7 @@ package audience
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -62,7 +63,29 @@ func (a *Audiences) Audience(ctx context.Context, e *host.Event, facts *host.Fac
 	if a.cfg.Modules.AudienceVersion() != a.settled.Load() && !a.other.Load() {
 		a.other.Store(true)
 	}
-	return inherited(own, a.repos.of(e)), nil
+	repository, err := a.repository(ctx, e, facts)
+	if err != nil {
+		return nil, err
+	}
+	return inherited(own, repository), nil
+}
+
+// repository returns the strictest audience of the repositories that an event belongs to, nil if all
+// are for everybody.
+func (a *Audiences) repository(ctx context.Context, e *host.Event, facts *host.FactReader) (*host.Audience, error) {
+	named, ids := a.repos.of(e)
+	if len(ids) == 0 {
+		return named, nil
+	}
+	var from host.AudienceFacts = a.cfg.Store
+	if facts != nil {
+		from = facts
+	}
+	stored, err := from.RepositoryAudience(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read the audience of what an event names: %w", err)
+	}
+	return host.StrictestAudience(named, stored), nil
 }
 
 // own returns the answer of the modules. The answer about an announcement is for its repository.
@@ -87,7 +110,7 @@ func inherited(own, repository *host.Audience) *host.Audience {
 }
 
 // With returns the audience of an event that may also belong to the repositories of pending
-// events: they are in the same transaction, and Committed does not know them yet.
+// announcements: they are in the same transaction, and Committed does not know them yet.
 func (a *Audiences) With(e *host.Event, own *host.Audience, pending []*host.Event) *host.Audience {
 	more := newRepositories()
 	for _, p := range pending {
@@ -95,29 +118,24 @@ func (a *Audiences) With(e *host.Event, own *host.Audience, pending []*host.Even
 			more.add(p)
 		}
 	}
-	return inherited(own, more.of(e))
+	repository, _ := more.of(e)
+	return inherited(own, repository)
 }
 
 // Version changes when other modules answer.
 func (a *Audiences) Version() uint64 { return a.cfg.Modules.AudienceVersion() }
 
 // Committed follows commits, before a decision can rest on them.
-func (a *Audiences) Committed(published []host.Published, removed []*host.Event, held []host.HeldChange) {
+func (a *Audiences) Committed(published []host.Published, held []host.HeldChange) {
 	for i := range held {
-		c := &held[i]
-		if c.Status == host.StatusHeld {
+		if c := &held[i]; c.Status == host.StatusHeld {
 			a.repos.add(c.Event)
-		} else if c.Status != host.StatusReleased {
-			a.repos.remove(c.Event)
 		}
 	}
 	for i := range published {
 		if published[i].Seq != 0 {
 			a.repos.add(published[i].Event)
 		}
-	}
-	for _, e := range removed {
-		a.repos.remove(e)
 	}
 }
 

@@ -112,7 +112,7 @@ func (w *world) put(events ...*host.Event) {
 		if err != nil || out.Code != host.Stored {
 			w.t.Fatalf("put %s: %+v, %v", e.ID, out, err)
 		}
-		w.audiences.Committed([]host.Published{{Event: e, Seq: out.Seq}}, out.Removed, nil)
+		w.audiences.Committed([]host.Published{{Event: e, Seq: out.Seq}}, nil)
 	}
 }
 
@@ -128,7 +128,7 @@ func (w *world) apply(_ context.Context, list []audience.Change) error {
 			return err
 		}
 		if out != nil {
-			w.audiences.Committed([]host.Published{{Event: out.After, Seq: out.Seq, Changed: true}}, []*host.Event{out.Before}, nil)
+			w.audiences.Committed([]host.Published{{Event: out.After, Seq: out.Seq, Changed: true}}, nil)
 		}
 	}
 	return tx.Commit()
@@ -230,7 +230,7 @@ func TestPending(t *testing.T) {
 	if a := w.audiences.With(event(4, 5, 1), nil, []*host.Event{announcement}); a != nil {
 		t.Errorf("of another event: %v", a)
 	}
-	w.audiences.Committed(nil, nil, []host.HeldChange{{Event: announcement, Status: host.StatusHeld}})
+	w.audiences.Committed(nil, []host.HeldChange{{Event: announcement, Status: host.StatusHeld}})
 	if a, err := w.audiences.Audience(t.Context(), issue, nil, 0); err != nil || a == nil || a.Set != members.Set {
 		t.Errorf("while the announcement is held: %v, %v", a, err)
 	}

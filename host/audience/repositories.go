@@ -9,13 +9,12 @@ import (
 	"talon/sdk/grasp"
 )
 
-// repositories knows the stored and held events that belong to repositories which are not for
-// everybody.
+// repositories knows the announcements of repositories that are not for everybody. The audiences of
+// other events of these repositories are read from the store: strangers can post any number of them.
 type repositories struct {
-	any atomic.Bool // there is one
+	any atomic.Bool // an event belongs to one; it stays true until the process ends
 
-	mu           sync.RWMutex // guards the fields below
-	ids          map[host.ID]*host.Audience
+	mu           sync.RWMutex             // guards the fields below
 	announced    map[string]*restricted   // by address
 	byIdentifier map[string][]*restricted // the same
 }
@@ -28,46 +27,31 @@ type restricted struct {
 }
 
 func newRepositories() *repositories {
-	return &repositories{
-		ids: make(map[host.ID]*host.Audience), announced: make(map[string]*restricted), byIdentifier: make(map[string][]*restricted),
-	}
+	return &repositories{announced: make(map[string]*restricted), byIdentifier: make(map[string][]*restricted)}
 }
 
-// add notes an event that is stored or held now.
+// add notes an event that is stored or held now. The repository of an announcement stays restricted
+// until another version says otherwise, also when the announcement goes.
 func (r *repositories) add(e *host.Event) {
-	if e.Audience == nil && (e.Kind != host.KindAnnouncement || !r.any.Load()) {
+	private := e.Audience != nil && e.Audience.Repository
+	if private {
+		r.any.Store(true)
+	}
+	if e.Kind != host.KindAnnouncement || !r.any.Load() {
+		return
+	}
+	a, ok := e.Address()
+	if !ok {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e.Audience != nil && e.Audience.Repository {
-		r.ids[e.ID] = e.Audience
-	} else {
-		delete(r.ids, e.ID)
+	r.forget(a)
+	if private {
+		x := &restricted{a, e.Maintainers(), e.Audience}
+		r.announced[a.String()] = x
+		r.byIdentifier[a.D] = append(r.byIdentifier[a.D], x)
 	}
-	if a, ok := e.Address(); ok && e.Kind == host.KindAnnouncement {
-		r.forget(a)
-		if e.Audience != nil && e.Audience.Repository {
-			x := &restricted{a, e.Maintainers(), e.Audience}
-			r.announced[a.String()] = x
-			r.byIdentifier[a.D] = append(r.byIdentifier[a.D], x)
-		}
-	}
-	r.any.Store(len(r.ids) > 0)
-}
-
-// remove notes that an event is gone, unless another audience of it has been noted since. The
-// repository of an announcement stays restricted until another version says otherwise.
-func (r *repositories) remove(e *host.Event) {
-	if e.Audience == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ids[e.ID].Equal(e.Audience) {
-		delete(r.ids, e.ID)
-	}
-	r.any.Store(len(r.ids) > 0)
 }
 
 // forget forgets a repository. REQUIRES: r.mu.
@@ -83,35 +67,34 @@ func (r *repositories) forget(a host.Address) {
 	}
 }
 
-// of returns the strictest audience of the repositories that an event belongs to, nil if all are
-// for everybody.
-func (r *repositories) of(e *host.Event) (out *host.Audience) {
+// of returns the strictest audience of the repositories to which an event belongs by an address or
+// by its identifier, nil if all are for everybody. It also returns the ids that the event names.
+func (r *repositories) of(e *host.Event) (out *host.Audience, ids []host.ID) {
 	if !r.any.Load() {
-		return nil
+		return nil, nil
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	add := func(a *host.Audience) {
-		if a != nil {
-			out = host.StrictestAudience(out, a)
-		}
-	}
+	seen := make(map[host.ID]bool)
 	for value := range e.References() {
 		var id host.ID
 		if host.ParseHex(id[:], value) {
-			add(r.ids[id])
+			if !seen[id] {
+				seen[id] = true
+				ids = append(ids, id)
+			}
 		} else if x := r.announced[value]; x != nil {
-			add(x.audience)
+			out = host.StrictestAudience(out, x.audience)
 		}
 	}
 	if e.Kind == host.KindAnnouncement || e.Kind == grasp.KindState {
 		for _, x := range r.byIdentifier[e.D()] {
 			if x.address.PubKey == e.PubKey || slices.Contains(x.lists, e.PubKey) {
-				add(x.audience)
+				out = host.StrictestAudience(out, x.audience)
 			}
 		}
 	}
-	return out
+	return out, ids
 }
 
 // repository returns the audience of a repository by the address of its announcement.

@@ -21,6 +21,7 @@ type Store interface {
 	Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
 	EachHeld(ctx context.Context, yield func(host.HeldEvent) error) error
+	host.AudienceFacts
 
 	// Relay and SaveRelays keep for which settings the stored answers are.
 	Relay(ctx context.Context, about, url string) ([]byte, error)
@@ -55,22 +56,30 @@ const (
 // Load reads which repositories are not for everybody. It must be called before the first event
 // is decided.
 func (a *Audiences) Load(ctx context.Context) error {
-	var ids []host.ID
+	var ids []host.ID // of events of restricted repositories, not read yet
 	audiences := make(map[host.ID]*host.Audience)
-	err := a.cfg.Store.Withheld(ctx, func(id host.ID, who *host.Audience) error {
-		if who.Repository {
-			ids = append(ids, id)
-			audiences[id] = who
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read audiences: %w", err)
+	read := func() error {
+		err := a.events(ctx, ids, func(e *host.Event) error {
+			a.repos.add(e.For(audiences[e.ID]))
+			return nil
+		})
+		ids = ids[:0]
+		clear(audiences)
+		return err
 	}
-	err = a.events(ctx, ids, func(e *host.Event) error {
-		a.repos.add(e.For(audiences[e.ID]))
-		return nil
+	err := a.cfg.Store.Withheld(ctx, func(id host.ID, who *host.Audience) error {
+		if !who.Repository {
+			return nil
+		}
+		ids = append(ids, id)
+		if audiences[id] = who; len(ids) < askRows {
+			return nil
+		}
+		return read()
 	})
+	if err == nil {
+		err = read()
+	}
 	if err != nil {
 		return fmt.Errorf("read restricted repositories: %w", err)
 	}
@@ -215,6 +224,15 @@ func (s *sweeper) decide(id host.ID, own *host.Audience) {
 // on, whatever names something that was found.
 func (s *sweeper) repositories(ctx context.Context) error {
 	found := newRepositories()
+	of := func(e *host.Event) *host.Audience {
+		who, ids := found.of(e)
+		for _, id := range ids {
+			if r := s.repository[id]; r != nil {
+				who = host.StrictestAudience(who, r)
+			}
+		}
+		return who
+	}
 	next := make(map[string]bool) // ids and addresses
 	identifiers := make(map[string]bool)
 	note := func(e *host.Event, who *host.Audience) {
@@ -238,12 +256,12 @@ func (s *sweeper) repositories(ctx context.Context) error {
 		return err
 	}
 	for identifier := range identifiers {
-		of := host.Filter{
+		f := host.Filter{
 			Kinds: []host.Kind{host.KindAnnouncement, grasp.KindState},
 			Tags:  []host.TagFilter{{Name: 'd', Values: []string{identifier}}},
 		}
-		err := s.each(ctx, of, func(e *host.Event) error {
-			if who := found.of(e); who != nil {
+		err := s.each(ctx, f, func(e *host.Event) error {
+			if who := of(e); who != nil {
 				note(e, who)
 			}
 			return nil
@@ -261,7 +279,7 @@ func (s *sweeper) repositories(ctx context.Context) error {
 		for part := range slices.Chunk(names, askRows) {
 			for _, f := range host.ReferenceFilters(part...) {
 				err := s.each(ctx, f, func(e *host.Event) error {
-					if who := found.of(e); who != nil && !host.StrictestAudience(s.repository[e.ID], who).Equal(s.repository[e.ID]) {
+					if who := of(e); who != nil && !host.StrictestAudience(s.repository[e.ID], who).Equal(s.repository[e.ID]) {
 						note(e, who)
 					}
 					return nil

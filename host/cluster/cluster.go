@@ -88,6 +88,9 @@ func CheckName(name string) error {
 	return nil
 }
 
+// Application returns the name that all connections of a node have in the database.
+func Application(node string) string { return "talon node " + node }
+
 const nameBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.:_-"
 
 // Cluster is this node among the others. Its methods may be called by many goroutines.
@@ -117,7 +120,7 @@ func Join(ctx context.Context, connection string, o Options) (*Cluster, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	cfg, err := configure(connection, "talon node "+o.Name)
+	cfg, err := configure(connection, Application(o.Name))
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (c *Cluster) RunAs(ctx context.Context, role string, run func(context.Conte
 		case ctx.Err() != nil, lost == nil && err == nil:
 			return err
 		case lost != nil:
-			c.log.Warn("this node has lost a role", "role", role, "err", err)
+			c.log.Warn("this node has lost a role", "role", role, "reason", lost)
 		default: // the database was away for a moment, say
 			c.log.Error("what has a role has failed: it begins anew, on this node or another", "role", role, "err", err)
 			pause(ctx, roleAsk)

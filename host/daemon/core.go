@@ -239,6 +239,9 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	return errors.Join(err, <-stopped, <-stopped, <-stopped, <-stopped)
 }
 
+// private reports whether a repository is not for everybody.
+func (c *Core) private(a host.Address) bool { return c.Audiences.Repository(a) != nil }
+
 // setAudiences has the pipeline change who receives stored events.
 func (c *Core) setAudiences(ctx context.Context, list []audience.Change) error {
 	changes := make([]ingest.AudienceChange, len(list))
@@ -256,6 +259,9 @@ type follower struct {
 	follow  func(removed []*host.Event, held []host.HeldChange)
 
 	takenDown func(removed []*host.Event)
+
+	// missed is called when commits of other processes are not known in full.
+	missed func()
 
 	// ownOnly leaves out what another process has committed. Repositories are on a disk that
 	// all processes share: the one that has committed has seen to them.
@@ -296,6 +302,15 @@ func (p committed) TakenDown(removed []*host.Event) {
 	}
 }
 
+// missed says that earlier commits of other processes are not known in full.
+func (p committed) missed() {
+	for _, out := range p.out {
+		if out.missed != nil {
+			p.contain(out.missed)
+		}
+	}
+}
+
 func (p committed) contain(f func()) {
 	_ = p.panics.Run(func() error {
 		f()
@@ -309,6 +324,9 @@ func (p committed) remote(c host.Commit) {
 		p.plugins.Switch(c.Plugins)
 	}
 	p.out = slices.DeleteFunc(slices.Clone(p.out), func(f follower) bool { return f.ownOnly })
+	if c.Gap {
+		p.missed()
+	}
 	if len(c.Published) > 0 {
 		p.Publish(c.Published)
 	}

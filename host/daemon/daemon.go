@@ -76,7 +76,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	// 1. The database: a second server on the same data must fail before it takes the address.
-	db, err := OpenStore(ctx, d.cfg, d.log)
+	db, err := openNodeStore(ctx, d.cfg, d.log)
 	if err != nil {
 		return err
 	}
@@ -194,9 +194,10 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	})
 	confirmed := newConfirmation(core.Store, d.cfg.Confirm)
 	p.ticks = d.openTicks(core)
+	proven := proof{services: d.cfg.Names(), verify: schnorr.Verify, now: time.Now}
 	front := &authGit{
-		next: d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health), service: d.cfg.Service(),
-		verify: schnorr.Verify, reader: core.Plugins.Reader, now: time.Now,
+		proof: proven, signIn: newSignIn(proven, core.Store), reader: core.Plugins.Reader,
+		next: d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health),
 	}
 	rc := d.relayConfig(d.withManagement(core, front), describe(d.cfg, core.Plugins), p.key.PubKey())
 	rc.Clients = p.ticks.Limits
@@ -246,7 +247,7 @@ func (p *parts) collectors() []prometheus.Collector {
 // followers returns the parts that get each commit.
 func (p *parts) followers() []follower {
 	list := []follower{
-		{publish: p.relay.Publish, takenDown: p.relay.TakenDown},
+		{publish: p.relay.Publish, takenDown: p.relay.TakenDown, missed: p.relay.Missed},
 		{publish: p.pages.Publish, follow: p.pages.Follow},
 		{publish: p.core.Users.Publish, follow: p.core.Users.Follow},
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
@@ -420,15 +421,25 @@ func (d *Daemon) join(ctx context.Context, listen net.Addr) (*cluster.Cluster, e
 	if url == "" || err != nil {
 		return nil, err
 	}
-	name := d.cfg.Node
-	if name == "" {
-		if name, err = os.Hostname(); err != nil {
-			return nil, fmt.Errorf("name this node (option node): %w", err)
-		}
-		_, port, _ := net.SplitHostPort(listen.String())
-		name += ":" + port
+	name, err := nodeName(d.cfg, listen.String())
+	if err != nil {
+		return nil, err
 	}
 	return cluster.Join(ctx, url, cluster.Options{Name: name, Address: listen.String(), Release: d.version, Log: d.log})
+}
+
+// nodeName returns the name of this process among the nodes: that of the option, or else the host's
+// with the port on which it listens.
+func nodeName(cfg *config.Config, listen string) (string, error) {
+	if cfg.Node != "" {
+		return cfg.Node, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this node (option node): %w", err)
+	}
+	_, port, _ := net.SplitHostPort(listen)
+	return name + ":" + port, nil
 }
 
 // listenAdmin opens the socket for talon plugin. It returns nil if the configuration has none.

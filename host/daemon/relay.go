@@ -81,7 +81,7 @@ func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.C
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
-	o.Barred = func() []string { return log.Objects(time.Now().Unix()) }
+	o.Barred = func() map[string]string { return log.Objects(time.Now().Unix()) }
 	o.Pack = gitrepo.PackLimits{
 		Objects: cfg.PackObjects, Depth: cfg.PackDepth, Inflated: cfg.PackBytes, Free: gitrepo.DefaultPackLimits.Free, Expansion: cfg.PackTimes,
 	}
@@ -127,6 +127,7 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 		Maintain: d.cfg.Maintenance,
 		PullRefs: d.cfg.PullRefs,
 
+		Private:    core.private,
 		Moderation: core.Moderation,
 	})
 }
@@ -183,7 +184,7 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Client:      func(r *http.Request) bound.Holder { return core.Users.Holder(d.client(r).Addr, provenBy(r)) },
 		SignedIn:    signedIn,
 		Log:         d.log,
-	}, web.Deps{Facts: publicFacts{core.Store}, Git: publicGit{repositories, core.Audiences}, Code: reader})
+	}, web.Deps{Facts: pageFacts{core.Store}, Git: pageGit{repositories, core.Audiences}, Code: reader})
 }
 
 // searchOf tells the pages how the hunt goes, if there is one.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 )
 
 // Repositories that are not for everybody: their public paths answer as if they were not here. Those
-// who may see them use the same paths below authPrefix, with a NIP-98 event as password.
+// who may see them use the same paths below authPrefix. Programs have a NIP-98 event as password,
+// browsers a cookie: see [signIn].
 
 const (
 	authPrefix = "/auth"
@@ -33,12 +35,18 @@ const (
 	maxPassword = 16 << 10
 )
 
-// gitReaderKey is the key of a context that says who reads over git.
-type gitReaderKey struct{}
+// readerKey is the key of a context that says who reads.
+type readerKey struct{}
+
+// readerOf returns the reader of a request by its context, nil for a stranger.
+func readerOf(ctx context.Context) *host.Reader {
+	reader, _ := ctx.Value(readerKey{}).(*host.Reader)
+	return reader
+}
 
 // provenBy returns the keys that a request below authPrefix has proven.
 func provenBy(r *http.Request) []host.PubKey {
-	if reader, _ := r.Context().Value(gitReaderKey{}).(*host.Reader); reader != nil {
+	if reader := readerOf(r.Context()); reader != nil {
 		return reader.Keys
 	}
 	return nil
@@ -61,8 +69,7 @@ type visibleGit struct {
 // Find implements [githttp.Repositories].
 func (v visibleGit) Find(ctx context.Context, parts []string, use githttp.Use) (*gitrepo.Repo, error) {
 	if a, ok := addressOfPath(parts); ok {
-		reader, _ := ctx.Value(gitReaderKey{}).(*host.Reader)
-		if !reader.Receives(v.audiences.Repository(a)) {
+		if !readerOf(ctx).Receives(v.audiences.Repository(a)) {
 			return nil, gitrepo.ErrNotFound
 		}
 	}
@@ -80,31 +87,31 @@ func addressOfPath(parts []string) (a host.Address, ok bool) {
 	return host.Address{Kind: grasp.KindAnnouncement, PubKey: key, D: identifier}, ok && err == nil
 }
 
-// publicGit shows pages the repositories that are for everybody.
-type publicGit struct {
+// pageGit shows pages the repositories that the reader of the context may see.
+type pageGit struct {
 	web.Repositories
 	audiences *audience.Audiences
 }
 
 // Here implements [web.Repositories].
-func (p publicGit) Here(ctx context.Context, repo host.Address) (bool, error) {
-	if p.audiences.Repository(repo) != nil {
+func (p pageGit) Here(ctx context.Context, repo host.Address) (bool, error) {
+	if !readerOf(ctx).Receives(p.audiences.Repository(repo)) {
 		return false, nil
 	}
 	return p.Repositories.Here(ctx, repo)
 }
 
 // Repository implements [web.Repositories].
-func (p publicGit) Repository(ctx context.Context, repo host.Address) (*gitrepo.Repo, error) {
-	if p.audiences.Repository(repo) != nil {
+func (p pageGit) Repository(ctx context.Context, repo host.Address) (*gitrepo.Repo, error) {
+	if !readerOf(ctx).Receives(p.audiences.Repository(repo)) {
 		return nil, nil
 	}
 	return p.Repositories.Repository(ctx, repo)
 }
 
 // Refs implements [web.Repositories].
-func (p publicGit) Refs(ctx context.Context, repo host.Address) (refs []grasp.Ref, head string, here bool, err error) {
-	if p.audiences.Repository(repo) != nil {
+func (p pageGit) Refs(ctx context.Context, repo host.Address) (refs []grasp.Ref, head string, here bool, err error) {
+	if !readerOf(ctx).Receives(p.audiences.Repository(repo)) {
 		return nil, "", false, nil
 	}
 	return p.Repositories.Refs(ctx, repo)
@@ -112,11 +119,17 @@ func (p publicGit) Refs(ctx context.Context, repo host.Address) (refs []grasp.Re
 
 // authGit serves repositories below authPrefix to those who prove a key, and everything else as next.
 type authGit struct {
-	next    http.Handler
-	service string // host[:port] of this service
-	verify  func(*host.Event) error
-	reader  func(keys []host.PubKey) *host.Reader
-	now     func() time.Time
+	proof
+	next   http.Handler
+	signIn *signIn
+	reader func(keys []host.PubKey) *host.Reader
+}
+
+// proof reads the events by which somebody proves a key over HTTP.
+type proof struct {
+	services []string // host[:port] of this service, all its names
+	verify   func(*host.Event) error
+	now      func() time.Time
 }
 
 // ServeHTTP answers 401 to every path below authPrefix without valid credentials, whether or not it
@@ -134,13 +147,19 @@ func (h *authGit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	key, ok := h.authenticate(r, escaped)
-	if !ok {
-		w.Header().Set("WWW-Authenticate", `Basic realm="repositories for their readers: talon git-credential", charset="UTF-8"`)
-		http.Error(w, "the password must be a NIP-98 event for the URL of this repository, not older than 10 minutes", http.StatusUnauthorized)
+	if r.Method == http.MethodPost && rest == "" {
+		h.signIn.accept(w, r)
 		return
 	}
-	own := r.Clone(context.WithValue(r.Context(), gitReaderKey{}, h.reader([]host.PubKey{key})))
+	key, ok := h.authenticate(r, escaped)
+	if !ok && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		key, ok = h.signIn.reader(r)
+	}
+	if !ok {
+		h.refuse(w, r)
+		return
+	}
+	own := r.Clone(context.WithValue(r.Context(), readerKey{}, h.reader([]host.PubKey{key})))
 	own.Header.Del("Authorization")
 	own.URL.RawPath = "/" + rest
 	path, err := url.PathUnescape(own.URL.RawPath)
@@ -150,6 +169,16 @@ func (h *authGit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	own.URL.Path = path
 	h.next.ServeHTTP(w, own)
+}
+
+// refuse asks for credentials: a browser with a page, programs with a status.
+func (h *authGit) refuse(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		h.signIn.ask(w)
+		return
+	}
+	w.Header().Set("WWW-Authenticate", `Basic realm="repositories for their readers: talon git-credential", charset="UTF-8"`)
+	http.Error(w, "the password must be a NIP-98 event for the URL of this repository, not older than 10 minutes", http.StatusUnauthorized)
 }
 
 // authenticate returns the key that the password of a request proves for its path.
@@ -165,32 +194,43 @@ func (h *authGit) authenticate(r *http.Request, escaped string) (key host.PubKey
 			return key, false
 		}
 	}
-	e, err := wire.ParseEvent(bytes.Clone(text))
-	if err != nil || e.Kind != kindHTTPAuth {
-		return key, false
-	}
-	if age := h.now().Sub(time.Unix(e.CreatedAt, 0)); age > authAge || age < -authAge {
-		return key, false
-	}
-	if !h.covers(e, escaped) || h.verify(e) != nil {
+	e, ok := h.authorization(text)
+	if !ok || !h.covers(e, escaped) || h.verify(e) != nil {
 		return key, false
 	}
 	return e.PubKey, true
 }
 
-// covers reports whether the event names the URL of a repository that a path is below.
-func (h *authGit) covers(e *host.Event, escaped string) bool {
+// authorization reads a NIP-98 event that is not too old. Its signature is not checked.
+func (a *proof) authorization(text []byte) (*host.Event, bool) {
+	e, err := wire.ParseEvent(bytes.Clone(text))
+	if err != nil || e.Kind != kindHTTPAuth {
+		return nil, false
+	}
+	age := a.now().Sub(time.Unix(e.CreatedAt, 0))
+	return e, age <= authAge && age >= -authAge
+}
+
+// named returns the URL of the first tag u of an event, if it is one of this service.
+func (a *proof) named(e *host.Event) (u *url.URL, ok bool) {
 	for _, tag := range e.Tags {
 		if len(tag) < 2 || tag[0] != "u" {
 			continue
 		}
 		u, err := url.Parse(tag[1])
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.EqualFold(u.Host, h.service) || u.RawQuery != "" {
-			return false
-		}
-		base := strings.TrimSuffix(u.EscapedPath(), "/")
-		return strings.HasPrefix(base, authPrefix+"/") && strings.HasSuffix(base, ".git") &&
-			(escaped == base || strings.HasPrefix(escaped, base+"/"))
+		return u, err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == "" &&
+			slices.ContainsFunc(a.services, func(name string) bool { return strings.EqualFold(u.Host, name) })
 	}
-	return false
+	return nil, false
+}
+
+// covers reports whether the event names the URL of a repository that a path is below.
+func (h *authGit) covers(e *host.Event, escaped string) bool {
+	u, ok := h.named(e)
+	if !ok {
+		return false
+	}
+	base := strings.TrimSuffix(u.EscapedPath(), "/")
+	return strings.HasPrefix(base, authPrefix+"/") && strings.HasSuffix(base, ".git") &&
+		(escaped == base || strings.HasPrefix(escaped, base+"/"))
 }

@@ -19,12 +19,15 @@ func TestAuthGit(t *testing.T) {
 	repo := "/auth/" + npub + "/secret%20lib.git"
 	var got *http.Request
 	h := &authGit{
-		next:    http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }),
-		service: "git.example.com",
-		verify:  func(*host.Event) error { return nil },
-		reader:  func(keys []host.PubKey) *host.Reader { return &host.Reader{Keys: keys} },
-		now:     func() time.Time { return now },
+		proof: proof{
+			services: []string{"git.example.com", "git.example.onion"},
+			verify:   func(*host.Event) error { return nil },
+			now:      func() time.Time { return now },
+		},
+		next:   http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }),
+		reader: func(keys []host.PubKey) *host.Reader { return &host.Reader{Keys: keys} },
 	}
+	h.signIn = newSignIn(h.proof, nil)
 	password := func(kind host.Kind, at int64, u string) string {
 		e := &host.Event{PubKey: host.PubKey{7}, CreatedAt: at, Kind: kind, Tags: host.Tags{{"u", u}, {"method", "GET"}}}
 		return string(e.AppendJSON(nil))
@@ -37,6 +40,7 @@ func TestAuthGit(t *testing.T) {
 	}{
 		{"refs", repo + "/info/refs", good, 0},
 		{"a fetch", repo + "/git-upload-pack", good, 0},
+		{"by another name", repo + "/info/refs", password(27235, now.Unix(), "http://git.example.onion"+repo), 0},
 		{"in base64", repo + "/info/refs", base64.StdEncoding.EncodeToString([]byte(good)), 0},
 		{"no password", repo + "/info/refs", "", http.StatusUnauthorized},
 		{"garbage", repo + "/info/refs", "{", http.StatusUnauthorized},
@@ -67,7 +71,7 @@ func TestAuthGit(t *testing.T) {
 			t.Errorf("%s: status %d, want it passed on", tt.name, w.Code)
 			continue
 		}
-		reader, _ := got.Context().Value(gitReaderKey{}).(*host.Reader)
+		reader, _ := got.Context().Value(readerKey{}).(*host.Reader)
 		if reader == nil || len(reader.Keys) != 1 || reader.Keys[0] != (host.PubKey{7}) {
 			t.Errorf("%s: read by %+v", tt.name, reader)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/audience"
+	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/ingest"
 	"talon/host/moderation"
@@ -78,6 +79,7 @@ type Store interface {
 
 	// Withheld yields each stored event that is not for everybody, in no order; yield may wait.
 	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
+	host.AudienceFacts
 
 	// Check compares everything that is stored with everything else, and reports each
 	// problem. It returns how many stored events it looked at.
@@ -104,17 +106,30 @@ var Knowledge = []string{knownHealth, knownSync, knownHoldings, knownRefused, kn
 
 // OpenStore opens the database for writing.
 func OpenStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
-	return openStore(ctx, cfg, log, store.Open, postgres.Open)
+	return openStore(ctx, cfg, log, "", store.Open, postgres.Open)
 }
 
 // OpenStoreReadOnly opens the database for reading, also while a server runs on
 // it.
 func OpenStoreReadOnly(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
-	return openStore(ctx, cfg, log, store.OpenReadOnly, postgres.OpenReadOnly)
+	return openStore(ctx, cfg, log, "", store.OpenReadOnly, postgres.OpenReadOnly)
+}
+
+// openNodeStore opens the database for writing, with the name of this node on each connection. The
+// name has port 0 if the system chooses the port.
+func openNodeStore(ctx context.Context, cfg *config.Config, log *slog.Logger) (Store, error) {
+	if url, err := cfg.Postgres(); err != nil || url == "" {
+		return OpenStore(ctx, cfg, log)
+	}
+	name, err := nodeName(cfg, cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	return openStore(ctx, cfg, log, cluster.Application(name), store.Open, postgres.Open)
 }
 
 func openStore(
-	ctx context.Context, cfg *config.Config, log *slog.Logger,
+	ctx context.Context, cfg *config.Config, log *slog.Logger, application string,
 	file func(context.Context, string, store.Options) (*store.Store, error),
 	server func(context.Context, string, postgres.Options) (*postgres.Store, error),
 ) (Store, error) {
@@ -132,7 +147,7 @@ func openStore(
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
-	db, err := server(ctx, url, postgres.Options{Wait: cfg.Standby, Readers: readers(cfg), CacheBytes: cacheOf(cfg) / 2, Log: log})
+	db, err := server(ctx, url, postgres.Options{Wait: cfg.Standby, Readers: readers(cfg), CacheBytes: cacheOf(cfg) / 2, Log: log, Application: application})
 	if err != nil {
 		return nil, err
 	}
@@ -197,11 +212,11 @@ func (f facts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) 
 	return query(ctx, f.Store, filter)
 }
 
-// publicFacts is the store as everybody sees it.
-type publicFacts struct{ Store }
+// pageFacts is the store as the reader of the context sees it.
+type pageFacts struct{ Store }
 
-// Get returns the JSON of the stored event with this id, nil if there is none for everybody.
-func (f publicFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
+// Get returns the JSON of the stored event with this id, nil if there is none for the reader.
+func (f pageFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
 	found, err := f.Query(ctx, host.Filter{IDs: []host.ID{id}, Limit: 1})
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -209,23 +224,23 @@ func (f publicFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
 	return found[0], nil
 }
 
-// Query returns the events for everybody that match, newest first.
-func (f publicFacts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
-	filter.Reader = nil
+// Query returns the events for the reader that match, newest first.
+func (f pageFacts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	filter.Reader = readerOf(ctx)
 	return query(ctx, f.Store, filter)
 }
 
-// Held returns the JSON of the held event with this id, nil if there is none for everybody.
-func (f publicFacts) Held(ctx context.Context, id host.ID) ([]byte, error) {
+// Held returns the JSON of the held event with this id, nil if there is none for the reader.
+func (f pageFacts) Held(ctx context.Context, id host.ID) ([]byte, error) {
 	h, ok, err := f.HeldEvent(ctx, id)
-	if err != nil || !ok || h.Audience != nil {
+	if err != nil || !ok || !readerOf(ctx).Receives(h.Audience) {
 		return nil, err
 	}
 	return h.JSON, nil
 }
 
-// HeldBy returns the held events for everybody that match, newest first.
-func (f publicFacts) HeldBy(ctx context.Context, filter host.Filter) ([][]byte, error) {
+// HeldBy returns the held events for the reader that match, newest first.
+func (f pageFacts) HeldBy(ctx context.Context, filter host.Filter) ([][]byte, error) {
 	found, err := f.Store.HeldBy(ctx, filter)
 	if err != nil {
 		return nil, err
@@ -236,19 +251,19 @@ func (f publicFacts) HeldBy(ctx context.Context, filter host.Filter) ([][]byte, 
 		if err != nil {
 			return nil, err
 		}
-		public, err := f.Held(ctx, e.ID)
+		received, err := f.Held(ctx, e.ID)
 		if err != nil {
 			return nil, err
 		}
-		if public != nil {
+		if received != nil {
 			list = append(list, text)
 		}
 	}
 	return list, nil
 }
 
-// Referenced reports whether an event for everybody names the id or address.
-func (f publicFacts) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
+// Referenced reports whether an event for the reader names the id or address.
+func (f pageFacts) Referenced(ctx context.Context, idOrAddress string) (bool, error) {
 	return host.FindReference(ctx, f.Query, idOrAddress)
 }
 

@@ -269,9 +269,9 @@ func (h *Handler) walk(r *http.Request, task *gitrepo.Task, wants *gitrepo.Wants
 
 // refuseWants answers a fetch whose wants are refused, or could not be checked.
 func (h *Handler) refuseWants(w http.ResponseWriter, r *http.Request, out *answer, contentType string, err error) result {
-	notOurs, refusal := new(gitrepo.NotOurs), new(Refusal)
+	notOurs, refusal, takenDown := new(gitrepo.NotOurs), new(Refusal), new(gitrepo.TakenDown)
 	switch {
-	case errors.As(err, &notOurs), errors.As(err, &refusal):
+	case errors.As(err, &notOurs), errors.As(err, &refusal), errors.As(err, &takenDown):
 		h.cfg.Log.Info("a git request was refused", "path", r.URL.Path, "err", err)
 		head(w, contentType)
 		_, _ = out.Write(appendError(nil, err.Error()))

@@ -60,11 +60,14 @@ func (r *Reader) DropArchives() error {
 const making = "making-"
 
 // Archive returns a file with the archive of a commit, in the format tar.gz or zip, whose files are
-// below a folder. The caller closes the file. REQUIRES: the refs of the repository reach the commit.
+// below a folder. It fails with a *TakenDown. The caller closes the file. REQUIRES: the refs of the repository reach the commit.
 func (r *Repository) Archive(commit, format, folder string) (*os.File, error) {
 	dir := r.reader.archives.dir
 	if dir == "" {
 		return nil, fmt.Errorf("%w: no archives are kept here", ErrNotFound)
+	}
+	if err := r.checkAll(commit); err != nil {
+		return nil, err
 	}
 	path := filepath.Join(dir, r.archiveName(commit, folder)+"."+format)
 	if f, err := os.Open(path); err == nil {

@@ -123,6 +123,14 @@ func (c Changes) cost() int {
 // the commit that git log -1 shows. It returns nil if that takes long. Then it goes on in the
 // background, and a later call has them. REQUIRES: the refs of the repository reach the commit.
 func (r *Repository) LastChanges(commit string, folder []string) (Changes, error) {
+	found, err := r.lastChanges(commit, folder)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return r.shownChanges(found), nil
+}
+
+func (r *Repository) lastChanges(commit string, folder []string) (Changes, error) {
 	key := changeKey{commit, strings.Join(folder, "/")}
 	if found, ok := r.reader.changes.get(key); ok {
 		return found, nil
@@ -455,7 +463,7 @@ func (w *walker) changes() (Changes, error) {
 		}
 		change, ok := made[n]
 		if !ok {
-			c, err := w.repo.Commit(w.past.id(n))
+			c, err := w.repo.commit(w.past.id(n))
 			if err != nil {
 				return nil, err
 			}

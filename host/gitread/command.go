@@ -60,6 +60,9 @@ const maxStream = 2 << 30
 
 // BlobStream returns the content of a blob. REQUIRES: an entry of a tree of the repository names it.
 func (r *Repository) BlobStream(id string) (*Stream, error) {
+	if err := r.check(id); err != nil {
+		return nil, err
+	}
 	t, err := r.task(r.ctx)
 	if err != nil {
 		return nil, err

@@ -43,8 +43,18 @@ func splitMessage(message string) (subject, body string) {
 	return strings.Join(strings.Fields(head), " "), strings.Trim(body, "\n")
 }
 
-// Commit returns a commit. REQUIRES: the refs of the repository reach it.
+// Commit returns a commit. One that the operator has taken down has a text about that instead of its
+// own. REQUIRES: the refs of the repository reach it.
 func (r *Repository) Commit(id string) (*Commit, error) {
+	c, err := r.commit(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.shown(c), nil
+}
+
+// commit returns a commit as it is.
+func (r *Repository) commit(id string) (*Commit, error) {
 	return r.reader.commits.get(id, func() (*Commit, int, error) {
 		content, err := r.object("commit", id, maxCommitBytes)
 		if err != nil {
@@ -150,8 +160,18 @@ type Tag struct {
 	Message string
 }
 
-// Tag returns an annotated tag. REQUIRES: a ref of the repository names it.
+// Tag returns an annotated tag. One that the operator has taken down has a text about that instead of
+// its own. REQUIRES: a ref of the repository names it.
 func (r *Repository) Tag(id string) (*Tag, error) {
+	t, err := r.tag(id)
+	if text, ok := r.barred[id]; ok && err == nil {
+		return &Tag{Object: t.Object, Kind: t.Kind, Name: t.Name, Message: "(" + text + ")"}, nil
+	}
+	return t, err
+}
+
+// tag returns an annotated tag as it is.
+func (r *Repository) tag(id string) (*Tag, error) {
 	return r.reader.tags.get(id, func() (*Tag, int, error) {
 		content, err := r.object("tag", id, maxCommitBytes)
 		if err != nil {
@@ -188,9 +208,12 @@ func parseTag(content []byte) *Tag {
 	return t
 }
 
-// RootTree returns the tree of a target.
+// RootTree returns the tree of a target. It fails with a *TakenDown.
 func (r *Repository) RootTree(t Target) (string, error) {
-	c, err := r.Commit(t.Commit)
+	if err := r.check(t.Commit); err != nil {
+		return "", err
+	}
+	c, err := r.commit(t.Commit)
 	if err != nil {
 		return "", err
 	}

@@ -85,8 +85,18 @@ func (r *Repository) CommitDiff(c *Commit) (*Diff, error) {
 // Diff returns what changed between two commits that the refs of the repository reach.
 func (r *Repository) Diff(from, to string) (*Diff, error) { return r.diff(from, to) }
 
-// diff returns what changed from one commit to another; "" is an empty tree.
+// diff returns what changed from one commit to another; "" is an empty tree. It fails with a
+// *TakenDown.
 func (r *Repository) diff(from, to string) (*Diff, error) {
+	d, err := r.keptDiff(from, to)
+	if err == nil {
+		err = r.checkDiff(d, from, to)
+	}
+	return d, err
+}
+
+// keptDiff is diff, also of objects that the operator has taken down.
+func (r *Repository) keptDiff(from, to string) (*Diff, error) {
 	key := from + ".." + to
 	all := r.reader
 	all.mu.Lock()
@@ -386,7 +396,18 @@ func (r *Repository) Range(from, to string, limit int) (ids []string, more bool,
 
 // PatchStream returns the patch of a commit as git format-patch writes it, or its diff alone.
 // REQUIRES: the refs of the repository reach the commit.
+// It fails with a *TakenDown.
 func (r *Repository) PatchStream(c *Commit, mail bool) (*Stream, error) {
+	if barred, err := r.present(); err != nil {
+		return nil, err
+	} else if len(barred) > 0 {
+		// The list of the diff says which files the patch has.
+		if d, err := r.CommitDiff(c); err != nil {
+			return nil, err
+		} else if d.Count > len(d.Files) {
+			return nil, fmt.Errorf("look for objects that were taken down in a patch of %d files: %w", d.Count, ErrTooLarge)
+		}
+	}
 	args := append([]string{"diff-tree", "-r", "--patch", "--binary", "--no-commit-id", "--root"}, diffArgs...)
 	if mail {
 		args = append([]string{"diff-tree", "-r", "--patch", "--binary", "--stat", "--pretty=email", "--root"}, diffArgs...)

@@ -24,7 +24,8 @@ type Match struct {
 }
 
 // Grep looks for a text in the files of a commit, whatever its case. It returns a bounded number of
-// lines, and whether there may be more. REQUIRES: the refs of the repository reach the commit.
+// lines, and whether there may be more. Files that the operator has taken down are left out. REQUIRES:
+// the refs of the repository reach the commit.
 func (r *Repository) Grep(commit, text string) (matches []Match, more bool, err error) {
 	if strings.ContainsAny(text, "\n\x00") || len(text) < 2 || len(text) > 200 {
 		return nil, false, fmt.Errorf("%w: a search for %.100q", ErrNotFound, text)
@@ -43,6 +44,9 @@ func (r *Repository) Grep(commit, text string) (matches []Match, more bool, err 
 	})
 	if err != nil && (isExit(err, 1) || isTooMuch(err)) { // 1: it has found nothing
 		more, err = more || isTooMuch(err), nil
+	}
+	if err == nil {
+		matches, err = r.shownMatches(commit, matches)
 	}
 	return matches, more, err
 }

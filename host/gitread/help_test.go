@@ -24,7 +24,12 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	git, err := gitrepo.Find(t.Context(), "git", gitrepo.DefaultOptions)
+	return newSiteWith(t, gitrepo.DefaultOptions)
+}
+
+func newSiteWith(t testing.TB, options gitrepo.Options) *site {
+	t.Helper()
+	git, err := gitrepo.Find(t.Context(), "git", options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -252,7 +252,7 @@ func (r *Repository) node(id string) (*node, error) {
 	if ok {
 		return n, nil
 	}
-	c, err := r.Commit(id)
+	c, err := r.commit(id)
 	if err != nil {
 		return nil, err
 	}

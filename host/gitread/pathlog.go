@@ -193,7 +193,7 @@ func (w *pathWalker) entry(root string) (e entryID, err error) {
 // mode returns the mode of what is at the path below a root tree, 0 for nothing.
 func (w *pathWalker) mode(root string) (Mode, error) {
 	w.work += costOfCompare
-	at, err := w.repo.At(root, strings.Split(w.name, "/"))
+	at, err := w.repo.at(root, strings.Split(w.name, "/"), func(string) error { return nil })
 	if errors.Is(err, ErrNotFound) {
 		return 0, nil
 	}

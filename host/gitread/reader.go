@@ -21,7 +21,9 @@
 //     identifier are not found by their ids otherwise.
 //  2. The caller has checked that the repository may be seen. Caches are by object id, and are
 //     asked only for a [Repository].
-//  3. Answers equal those of git: the history of a path and the last change of an entry equal
+//  3. No answer shows an object that the operator has taken down (barred.go). What only follows the
+//     history reads such objects: so the answers about others stay right.
+//  4. Answers equal those of git: the history of a path and the last change of an entry equal
 //     git log's.
 package gitread
 
@@ -136,7 +138,8 @@ type Repository struct {
 	by     bound.Holder
 	ctx    context.Context
 	refs   gitrepo.Refs
-	byName map[string]int // of refs.List
+	byName map[string]int    // of refs.List
+	barred map[string]string // objects that the operator has taken down, with a text
 
 	objects *gitrepo.ObjectReader // nil before the first question
 	past    *history              // nil before the first question
@@ -149,7 +152,7 @@ func (r *Reader) Open(ctx context.Context, repo *gitrepo.Repo, by bound.Holder) 
 	if err != nil {
 		return nil, fmt.Errorf("open a repository: %w", err)
 	}
-	o := &Repository{reader: r, repo: repo, by: by, ctx: ctx, refs: refs, byName: make(map[string]int, len(refs.List))}
+	o := &Repository{reader: r, repo: repo, by: by, ctx: ctx, refs: refs, byName: make(map[string]int, len(refs.List)), barred: repo.Barred()}
 	for i, ref := range refs.List {
 		o.byName[ref.Name] = i
 	}

@@ -1,6 +1,7 @@
 package gitread
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -107,8 +108,17 @@ func (r *Repository) Named(name string) (Target, error) {
 }
 
 // Resolve splits the segments of a path into a ref or the id of a commit, and the rest. The
-// shortest name of a ref counts. It fails with ErrNotFound.
+// shortest name of a ref counts. It fails with ErrNotFound, or with a *TakenDown if the operator has
+// taken the commit or the tag down.
 func (r *Repository) Resolve(segments []string) (t Target, rest []string, err error) {
+	t, rest, err = r.resolve(segments)
+	if err == nil {
+		err = errors.Join(r.check(t.Commit), r.check(t.Tag))
+	}
+	return t, rest, err
+}
+
+func (r *Repository) resolve(segments []string) (t Target, rest []string, err error) {
 	if len(segments) == 0 || segments[0] == "" {
 		return Target{}, nil, fmt.Errorf("%w: no ref", ErrNotFound)
 	}

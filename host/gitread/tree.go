@@ -57,8 +57,16 @@ type Entry struct {
 	ID   string
 }
 
-// Tree returns the entries of a tree in git's order.
+// Tree returns the entries of a tree in git's order. It fails with a *TakenDown.
 func (r *Repository) Tree(id string) ([]Entry, error) {
+	if err := r.check(id); err != nil {
+		return nil, err
+	}
+	return r.tree(id)
+}
+
+// tree is Tree, also of one that the operator has taken down.
+func (r *Repository) tree(id string) ([]Entry, error) {
 	r.reader.mu.Lock()
 	entries, aging, ok := r.reader.trees.Get(id)
 	if ok && aging {
@@ -112,8 +120,18 @@ func parseTree(content []byte, size int) ([]Entry, error) {
 	return entries, nil
 }
 
-// At returns the entry at a path below a tree. An empty path is the tree itself.
+// At returns the entry at a path below a tree. An empty path is the tree itself. At fails with a
+// *TakenDown if the operator has taken the entry down, or a folder on the way.
 func (r *Repository) At(tree string, path []string) (Entry, error) {
+	e, err := r.at(tree, path, r.check)
+	if err == nil {
+		err = r.check(e.ID)
+	}
+	return e, err
+}
+
+// at is At with another check of the folders on the way.
+func (r *Repository) at(tree string, path []string, check func(id string) error) (Entry, error) {
 	at := Entry{Mode: ModeTree, ID: tree}
 	if len(path) > maxDepth {
 		return at, fmt.Errorf("%w: a path of %d folders", ErrNotFound, len(path))
@@ -122,7 +140,10 @@ func (r *Repository) At(tree string, path []string) (Entry, error) {
 		if at.Mode != ModeTree {
 			return at, fmt.Errorf("%w: %.200q is no folder", ErrNotFound, strings.Join(path[:i], "/"))
 		}
-		entries, err := r.Tree(at.ID)
+		if err := check(at.ID); err != nil {
+			return at, err
+		}
+		entries, err := r.tree(at.ID)
 		if err != nil {
 			return at, err
 		}
@@ -204,8 +225,11 @@ func (r *Repository) Size(id string) (int64, error) {
 
 // Blob returns the content of a blob of at most limit bytes. It asks for the size first: git reads a
 // whole blob before it sends a byte, and a small pack can hold a large one. REQUIRES: an entry of a
-// tree of the repository names it.
+// tree of the repository names it. It fails with a *TakenDown.
 func (r *Repository) Blob(id string, limit int64) ([]byte, error) {
+	if err := r.check(id); err != nil {
+		return nil, err
+	}
 	if err := r.openObjects(); err != nil {
 		return nil, err
 	}

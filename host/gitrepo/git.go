@@ -36,8 +36,10 @@ type Options struct {
 	// Scheduler gives the processes their slots; nil for one with the default options.
 	Scheduler *Scheduler
 
-	// Barred returns the ids of objects that no push and no fetch may bring; nil for none.
-	Barred func() []string
+	// Barred returns the objects that no push and no fetch may bring, and that no answer may show. The
+	// key is an id, the value a text such as "banned by the operator: REASON". Nobody changes the map.
+	// Nil: there are none.
+	Barred func() map[string]string
 
 	// RepackBytes is the least that a repack after a push may save; see [Repo.NeedsRepack].
 	RepackBytes int64
@@ -69,7 +71,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Git is the git program and the environment that it runs in. It is immutable.
+// Git is the git program and the environment that it runs in. It is immutable but for what it remembers.
 type Git struct {
 	program  string
 	options  Options
@@ -77,6 +79,8 @@ type Git struct {
 	settings [][2]string // in env: config, and what is imposed
 	env      []string
 	plain    bool // see Plain
+
+	barredWalks *barredWalks
 }
 
 // Scheduler returns the scheduler of the processes.
@@ -102,7 +106,7 @@ func Find(ctx context.Context, program string, options Options) (*Git, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, fmt.Errorf("find git: %w", err)
 	}
-	g := &Git{program: path, options: options, config: config(options)}
+	g := &Git{program: path, options: options, config: config(options), barredWalks: newBarredWalks()}
 	g.settings = slices.Concat(g.config, imposed, [][2]string{trusted})
 	g.env = environment(g.settings, options)
 	out, err := g.run(ctx, "/", nil, "version", "--build-options")

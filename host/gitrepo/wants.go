@@ -29,16 +29,24 @@ type Wants struct {
 	repo *Repo
 	open []string // what is neither a tip nor known to be reached, each once
 	tips tipsKey
+
+	asked  []string // all wants, sorted, if there are barred objects
+	barred []string // objects in the store that the operator has taken down, sorted
 }
 
 // Open reports whether a walk is needed; see Walk.
-func (w *Wants) Open() bool { return len(w.open) > 0 }
+func (w *Wants) Open() bool { return len(w.open) > 0 || len(w.barred) > 0 }
 
 // Wants reads what a request of upload-pack wants, and checks it without a process. It fails with
 // a *NotOurs if one of the objects is known not to be reached. Repositories that share no objects
 // are as git serves them.
 func (r *Repo) Wants(ctx context.Context, request io.Reader) (*Wants, error) {
-	if r.git.plain || r.root == nil {
+	barred, err := r.HasBarred(ctx)
+	if err != nil {
+		return nil, err
+	}
+	alone := r.git.plain || r.root == nil
+	if alone && len(barred) == 0 {
 		return new(Wants), nil
 	}
 	format, err := r.Format(ctx)
@@ -49,11 +57,18 @@ func (r *Repo) Wants(ctx context.Context, request io.Reader) (*Wants, error) {
 	if len(asked) == 0 {
 		return new(Wants), nil
 	}
+	w := &Wants{repo: r}
+	if len(barred) > 0 {
+		w.barred, w.asked = barred, slices.Compact(slices.Sorted(slices.Values(asked)))
+	}
+	if alone {
+		return w, nil
+	}
 	tips, err := r.tipIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := &Wants{repo: r, tips: keyOf(tips)}
+	w.tips = keyOf(tips)
 	for _, id := range asked {
 		if _, ok := slices.BinarySearch(tips, id); !ok {
 			w.open = append(w.open, id)
@@ -61,8 +76,10 @@ func (r *Repo) Wants(ctx context.Context, request io.Reader) (*Wants, error) {
 	}
 	slices.Sort(w.open)
 	w.open = slices.Compact(w.open)
-	if known := r.root.reach.get(w.tips); w.Open() && known != nil && !known.tooMany {
-		return new(Wants), w.lookUp(known)
+	if known := r.root.reach.get(w.tips); len(w.open) > 0 && known != nil && !known.tooMany {
+		err := w.lookUp(known)
+		w.open = nil
+		return w, err
 	}
 	return w, nil
 }
@@ -138,12 +155,21 @@ func readWants(request io.Reader, digits int) (ids []string) {
 const maxWalk = 2 * time.Minute
 
 // Walk checks the wants that are open, with processes that work for a task. It returns the
-// processor time that they took. It fails with a *NotOurs if no ref reaches one of the wants.
-//
-// A few commits are looked for from the tips on, which is short where they are new. For other
-// objects Walk lists all that the tips reach, and remembers it for the next request.
+// processor time that they took. It fails with a *NotOurs if no ref reaches one of the wants, and
+// with a *TakenDown if one of them reaches an object that the operator has taken down.
 func (w *Wants) Walk(t *Task) (took time.Duration, err error) {
-	if !w.Open() {
+	if took, err = w.walkOpen(t); err != nil {
+		return took, err
+	}
+	more, err := w.walkBarred(t)
+	return took + more, err
+}
+
+// walkOpen fails with a *NotOurs if no ref reaches one of the wants. A few commits are looked for from
+// the tips on, which is short where they are new. For other objects walkOpen lists all that the tips
+// reach, and remembers it for the next request.
+func (w *Wants) walkOpen(t *Task) (took time.Duration, err error) {
+	if len(w.open) == 0 {
 		return 0, nil
 	}
 	ctx, r := t.Context(), w.repo

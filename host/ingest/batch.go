@@ -247,7 +247,7 @@ func (b *batch) finish() {
 // note remembers what a commit has changed.
 func (b *batch) note() {
 	if a := b.w.cfg.Audiences; a != nil {
-		a.Committed(b.published, b.removed, b.held)
+		a.Committed(b.published, b.held)
 	}
 	for _, pub := range b.published {
 		if pub.Seq != 0 {

@@ -147,7 +147,7 @@ type Audiences interface {
 	Unsettle()
 
 	// Committed follows commits, before a decision can rest on them. It does not wait.
-	Committed(published []host.Published, removed []*host.Event, held []host.HeldChange)
+	Committed(published []host.Published, held []host.HeldChange)
 }
 
 // Users is the set of known people (package users).

@@ -111,7 +111,7 @@ func (w *writer) noteOthers(c host.Commit) {
 	}
 	w.quotas.committed(c.Held, nil)
 	if a := w.cfg.Audiences; a != nil {
-		a.Committed(c.Published, c.Removed, c.Held)
+		a.Committed(c.Published, c.Held)
 	}
 	// The others learn of it before a decision can be of this version.
 	w.notify(func() { w.shared.remote(c) })

@@ -69,6 +69,29 @@ func (v *view) Usage(ctx context.Context, keys ...host.UsageKey) ([]host.Usage, 
 	return nil, errNoUsage
 }
 
+// RepositoryAudience implements [host.AudienceFacts].
+func (v *view) RepositoryAudience(ctx context.Context, ids []host.ID) (out *host.Audience, err error) {
+	var stored []host.ID
+	for _, id := range ids {
+		known := false
+		for _, held := range []bool{false, true} {
+			if c := v.last(id, held); c != nil && !c.removed {
+				known = true
+				out = out.StricterRepository(c.event.Audience)
+			}
+		}
+		if !known {
+			stored = append(stored, id)
+		}
+	}
+	facts, ok := v.stored.(host.AudienceFacts)
+	if !ok || len(stored) == 0 {
+		return out, nil
+	}
+	a, err := facts.RepositoryAudience(ctx, stored)
+	return out.StricterRepository(a), err
+}
+
 func (v *view) Query(ctx context.Context, f host.Filter) ([][]byte, error) {
 	return v.merge(ctx, f, false, v.stored.Query)
 }

@@ -23,7 +23,7 @@
 // # How a door asks
 //
 // [Log.Event] says whether an event is barred, [Log.Repository] whether a repository is hidden,
-// [Log.Address] whether a client may connect, [Log.Object] whether a pack may bring an object.
+// [Log.Address] whether a client may connect, [Log.Objects] which git objects no pack brings and no answer shows.
 // Each returns the row that decides, nil for none, and [Row.Refusal] is the text for the
 // client. They read memory only, and may be called by many goroutines. An empty log costs one
 // atomic read.

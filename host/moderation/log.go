@@ -13,10 +13,14 @@ type Log struct {
 	any    atomic.Bool // false while no row refuses or hides anything
 	number atomic.Int64
 
+	objectNumber atomic.Int64 // of the last row about a git object
+	objectTexts  atomic.Pointer[objectTexts]
+
 	mu       sync.RWMutex // guards the fields below
 	rows     []Row        // in the order of numbers
 	byTarget map[key]*rules
 	filters  []*rules // of targets of class Filter
+	objects  []*rules // of targets of class Object
 	lengths  lengths  // of targets of class Network
 	changed  chan struct{}
 }
@@ -103,6 +107,8 @@ func (l *Log) Apply(list []Row) {
 			switch r.Target.class {
 			case Filter:
 				l.filters = append(l.filters, t)
+			case Object:
+				l.objects = append(l.objects, t)
 			case Network:
 				l.lengths.add(r.Target.prefix)
 			}
@@ -110,6 +116,9 @@ func (l *Log) Apply(list []Row) {
 		one := *r
 		t.apply(&one)
 		l.number.Store(r.Number)
+		if r.Target.class == Object {
+			l.objectNumber.Store(r.Number)
+		}
 		l.any.Store(true)
 	}
 	if l.changed != nil {

@@ -142,14 +142,15 @@ func (l *Log) Purged(owner host.PubKey, identifier string, now int64) *Row {
 	return l.aboutTarget(owner, identifier, now, Purge)
 }
 
-// NumberOf returns the number of the last row about a repository or its owner, also of one that is no
-// longer in force. It is 0 if there is none.
+// NumberOf returns the number of the last row about a repository, its owner or a git object, also of
+// one that is no longer in force. It is 0 if there is none.
 func (l *Log) NumberOf(owner host.PubKey, identifier string) (number int64) {
 	if !l.any.Load() {
 		return 0
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
+	number = l.objectNumber.Load()
 	for _, t := range []*rules{l.repository(owner, identifier), l.author(owner)} {
 		if t == nil {
 			continue
@@ -209,31 +210,47 @@ func (l *Log) Address(addr netip.Addr, now int64) *Row {
 	return l.network(addr.Unmap().WithZone(""), Ban, now)
 }
 
-// Object returns the row that bars a git object, nil for none. The id is in lower-case hex.
-func (l *Log) Object(id string, now int64) *Row {
-	if !l.any.Load() {
+// objectTexts are the git objects that are barred, with the text of their rows.
+type objectTexts struct {
+	number int64 // of the last row that counts
+	end    int64 // when the first of the rows ends by itself, 0 for never
+	texts  map[string]string
+}
+
+// Objects returns the git objects that are barred, by their ids in lower-case hex. Each has a text
+// such as "banned by the operator: REASON". The map does not change, and is nil if there are none.
+func (l *Log) Objects(now int64) map[string]string {
+	number := l.objectNumber.Load()
+	if number == 0 {
 		return nil
+	}
+	if known := l.objectTexts.Load(); known != nil && known.number == number && (known.end == 0 || now < known.end) {
+		return known.texts
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	t := l.byTarget[key{class: Object, name: id}]
-	for _, a := range []Action{Ban, Hide, Purge} {
-		if r := t.row(a, now); r != nil {
-			return r
+	made := &objectTexts{number: l.objectNumber.Load()}
+	for _, t := range l.objects {
+		for _, a := range []Action{Ban, Hide, Purge} {
+			r := t.row(a, now)
+			if r == nil {
+				continue
+			}
+			if made.texts == nil {
+				made.texts = make(map[string]string)
+			}
+			if made.texts[t.target.value] == "" {
+				made.texts[t.target.value] = r.Text()
+			}
+			if r.Until > 0 && (made.end == 0 || r.Until < made.end) {
+				made.end = r.Until
+			}
 		}
 	}
-	return nil
+	l.objectTexts.Store(made)
+	return made.texts
 }
 
-// Objects returns the git objects that are barred, in hex.
-func (l *Log) Objects(now int64) (list []string) {
-	if !l.any.Load() {
-		return nil
-	}
-	for _, r := range l.InForce(now, Ban, Hide, Purge) {
-		if r.Target.class == Object {
-			list = append(list, r.Target.value)
-		}
-	}
-	return list
-}
+// ObjectNumber returns the number of the last row about a git object, also of one that is no longer
+// in force. It is 0 if there is none.
+func (l *Log) ObjectNumber() int64 { return l.objectNumber.Load() }

@@ -123,7 +123,8 @@ func (r *Relay) endReconciliations(events ...*host.Event) {
 		r.snapshots.forgetMatching(e)
 	}
 	for _, c := range r.all() {
-		for _, s := range c.dropMatching(events) {
+		matches := func(f *host.Filter) bool { return slices.ContainsFunc(events, f.Matches) }
+		for _, s := range c.dropSessions(matches) {
 			c.endSession(s)
 		}
 	}
@@ -135,12 +136,12 @@ func (r *Relay) TakenDown(removed []*host.Event) {
 	r.contain(func() { r.endReconciliations(removed...) })
 }
 
-// dropMatching removes the sessions whose filter matches one of the events, and returns them.
-func (c *conn) dropMatching(events []*host.Event) (list []*negSession) {
+// dropSessions removes the sessions with one of these filters, and returns them.
+func (c *conn) dropSessions(of func(*host.Filter) bool) (list []*negSession) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, s := range c.neg {
-		if s.snap != nil && slices.ContainsFunc(events, s.snap.filter.Matches) {
+		if s.snap != nil && of(&s.snap.filter) {
 			list = append(list, s)
 			c.dropSession(id, "closed: the events have changed, open the session again")
 		}

@@ -35,7 +35,8 @@ type conn struct {
 
 	peer
 	activity
-	parts parts // of what all connections share
+	lacking atomic.Bool // endMissed has ended subscriptions of subs
+	parts   parts       // of what all connections share
 
 	// The connection's goroutine owns the fields below.
 	in     input

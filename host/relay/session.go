@@ -20,6 +20,7 @@ func (c *conn) handle(ctx context.Context, text []byte) error {
 	if err := c.waitRoom(min(l.QueueBytes/2, answersAhead)); err != nil {
 		return err
 	}
+	c.forgetMissed()
 	m, bad := wire.ParseMessage(text, &l.Wire)
 	c.relay.metrics.in[m.Verb].Inc()
 	if err := c.throttle(ctx, cost(&m, len(text))); err != nil {

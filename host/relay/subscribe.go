@@ -38,8 +38,9 @@ type subscription struct {
 	stamp uint64 // belongs to the publisher: the last event looked at
 
 	// The connection's mutex guards the fields below.
-	phase phase
-	held  []host.Published // while loading
+	phase  phase
+	held   []host.Published // while loading
+	missed bool             // events may be lacking: CLOSED comes in place of EOSE
 
 	// answered belongs to the connection's goroutine while the subscription is
 	// loading; then the mutex guards it.
@@ -76,16 +77,22 @@ func (c *conn) req(ctx context.Context, id string, filters []host.Filter) error 
 	if len(stored) < len(s.watches) {
 		hint = "" // a filter asks for nothing stored
 	}
-	c.goLive(s, hint)
+	if !c.goLive(s, hint) {
+		c.refuse(id, eventsMissed)
+		return nil
+	}
 	c.relay.metrics.reqTime.Observe(time.Since(began).Seconds())
 	return nil
 }
 
 // goLive sends what was published while the subscription was loading, and EOSE with a hint of
-// NIP-67.
-func (c *conn) goLive(s *subscription, hint string) {
+// NIP-67. It reports false, and does nothing, if the subscription must end.
+func (c *conn) goLive(s *subscription, hint string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s.missed {
+		return false
+	}
 	c.freeHeld(s)
 	for i := range s.held {
 		c.deliverLocked(s, &s.held[i], nil)
@@ -97,6 +104,7 @@ func (c *conn) goLive(s *subscription, hint string) {
 		c.relay.metrics.out[outEOSE].Inc()
 		c.wakeWriter()
 	}
+	return true
 }
 
 // freeHeld takes what the subscription holds back out of the account. REQUIRES:

@@ -48,6 +48,33 @@ func (tx *Tx) setAudience(id host.ID, a *host.Audience) (*host.AudienceChange, e
 	return out, err
 }
 
+// repositoryAudiences takes keys of ids and ids, JSON arrays, and lists the audiences of events that
+// are not for everybody.
+const repositoryAudiences = `
+	SELECT e.audience FROM json_each(?1) v CROSS JOIN event_id i ON i.key = unhex(v.value) CROSS JOIN event e ON e.seq = i.event
+	WHERE i.withheld IS NOT NULL
+	UNION ALL SELECT h.audience FROM json_each(?2) v CROSS JOIN held h ON h.id = unhex(v.value) WHERE h.audience IS NOT NULL
+	UNION ALL SELECT h.audience FROM json_each(?2) v CROSS JOIN hidden h ON h.id = unhex(v.value) WHERE h.audience IS NOT NULL`
+
+// RepositoryAudience implements [host.AudienceFacts].
+func (s *Store) RepositoryAudience(ctx context.Context, ids []host.ID) (out *host.Audience, err error) {
+	keys, all := make([][]byte, len(ids)), make([][]byte, len(ids))
+	err = s.use(ctx, metrics.Audience, func(r *reader) error {
+		for i := range ids {
+			keys[i], all[i] = r.keys.id(ids[i]), ids[i][:]
+		}
+		return r.each(ctx, repositoryAudiences, list(jsonHex(keys), jsonHex(all)), func(row []driver.Value) error {
+			a, err := audienceOf(row[0])
+			if err != nil {
+				a = &host.Audience{Repository: true} // nobody
+			}
+			out = out.StricterRepository(a)
+			return nil
+		})
+	})
+	return out, err
+}
+
 // Withheld calls yield with the id and the audience of each stored event that is not for
 // everybody, in no order. yield may wait.
 func (s *Store) Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error {

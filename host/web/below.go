@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"talon/host"
 	"talon/host/bound"
 	"talon/host/gitread"
 	"talon/host/web/code"
@@ -64,6 +65,7 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 	defer cancel()
 	err := queue.Acquire(ctx, h.cfg.Client(r))
 	var a *reply
+	down := (*gitread.TakenDown)(nil)
 	if err == nil {
 		if kind == code.KindFile {
 			err = h.sendFile(w, r, at, queue)
@@ -79,6 +81,8 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 		// Nobody waits for an answer.
 	case errors.Is(err, code.ErrSignIn):
 		h.answer(w, r, http.StatusForbidden, "message", signIn)
+	case errors.As(err, &down):
+		h.answer(w, r, http.StatusUnavailableForLegalReasons, "message", objectDown(down))
 	case errors.Is(err, gitread.ErrNotFound):
 		h.answer(w, r, http.StatusNotFound, "message", notInRepository)
 	case ctx.Err() != nil, code.IsBusy(err):
@@ -89,6 +93,8 @@ func (h *Handler) serveCode(w http.ResponseWriter, r *http.Request, at below) {
 		h.answer(w, r, http.StatusServiceUnavailable, "message", indexing)
 	case errors.Is(err, gitread.ErrTooLarge), errors.Is(err, gitread.ErrCPU):
 		h.answer(w, r, http.StatusForbidden, "message", tooLarge)
+	case errors.Is(err, host.ErrAway):
+		h.answerAway(w, r)
 	default:
 		h.cfg.Log.Error("make a page of code", "path", r.URL.Path, "err", err)
 		h.answer(w, r, http.StatusInternalServerError, "message", failed)

@@ -104,6 +104,9 @@ func (h *Handler) codeFeed(repo grasp.Repo, name, ref string) page {
 		if errors.Is(err, gitread.ErrNotFound) {
 			return http.StatusNotFound, "message", notFound, nil
 		}
+		if down := (*gitread.TakenDown)(nil); errors.As(err, &down) {
+			return http.StatusUnavailableForLegalReasons, "message", objectDown(down), nil
+		}
 		if err != nil {
 			return 0, "", nil, err
 		}

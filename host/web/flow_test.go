@@ -19,6 +19,7 @@ func TestFlowOfRequests(t *testing.T) {
 		h.cfg.Client = func(r *http.Request) bound.Holder {
 			return bound.Holder{Addr: netip.MustParseAddrPort(r.RemoteAddr).Addr()}
 		}
+		h.cfg.setDefaults()
 		ask := func(addr string) (took time.Duration, status int) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.RemoteAddr = addr + ":1234"

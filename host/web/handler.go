@@ -159,7 +159,11 @@ func parsePath(escaped string) (grasp.Path, bool) {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	key := h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
+	// Pages for one reader are made for each request.
+	key := ""
+	if h.cfg.SignedIn(r) == "" {
+		key = h.scheme(r) + " " + r.URL.EscapedPath() + queryOf(r).String()
+	}
 	if p := h.kept(r.Context(), key); p != nil {
 		h.send(w, r, p.reply())
 		return
@@ -175,6 +179,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	case ctx.Err() != nil, errors.Is(err, bound.ErrFull), errors.Is(err, bound.ErrShare):
 		w.Header().Set("Retry-After", "5")
 		h.answer(w, r, http.StatusServiceUnavailable, "message", busy)
+	case errors.Is(err, host.ErrAway):
+		h.answerAway(w, r)
 	default:
 		h.cfg.Log.Error("make a page", "path", r.URL.Path, "err", err)
 		h.answer(w, r, http.StatusInternalServerError, "message", failed)
@@ -208,7 +214,7 @@ func (h *Handler) kept(ctx context.Context, key string) *kept {
 	return p
 }
 
-// build makes the page of a request, and keeps it. The reply is nil if that has failed, and the
+// build makes the page of a request, and keeps it under key, if that is not empty. The reply is nil if that has failed, and the
 // client knows. REQUIRES: a turn, and that the path has a page.
 func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Request, key string) (*reply, error) {
 	made := h.cfg.Now()
@@ -231,6 +237,9 @@ func (h *Handler) build(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if status == http.StatusOK {
 		sum := sha256.Sum256(body)
 		etag = `"` + base64.RawURLEncoding.EncodeToString(sum[:16]) + `"`
+		if key == "" {
+			return &reply{status: status, kind: d.Type, body: body}, nil
+		}
 		h.cache.put(&kept{key: key, made: made, kind: d.Type, body: body, etag: etag, sources: sources})
 	}
 	return &reply{status: status, kind: d.Type, body: body, etag: etag}, nil
@@ -252,6 +261,13 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, status int, tem
 	if body, ok := h.render(w, r, template, content); ok {
 		h.send(w, r, &reply{status: status, body: body})
 	}
+}
+
+// answerAway asks a client to come again when the database is back. The log has one line about that,
+// not one for each page.
+func (h *Handler) answerAway(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Retry-After", "5")
+	h.answer(w, r, http.StatusServiceUnavailable, "message", away)
 }
 
 // render fills a template. It answers the request if that fails.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"strconv"
@@ -35,11 +36,31 @@ func newSending() *bound.Pot {
 	})
 }
 
+// below returns the reply with links that lead to pages below a prefix. The templates write all
+// attributes in one form, and escape quotes in texts.
+func (a *reply) below(prefix string) *reply {
+	out := *a
+	if strings.HasPrefix(a.location, "/") && !strings.HasPrefix(a.location, prefix+"/") {
+		out.location = prefix + a.location
+	}
+	if a.kind != "" {
+		return &out
+	}
+	for _, attribute := range []string{` href="`, ` src="`, ` action="`} {
+		out.body = bytes.ReplaceAll(out.body, []byte(attribute+"/"), []byte(attribute+prefix+"/"))
+		out.body = bytes.ReplaceAll(out.body, []byte(attribute+prefix+prefix+"/"), []byte(attribute+prefix+"/"))
+	}
+	return &out
+}
+
 // send sends a page, or 304 if the browser has it already. It does nothing for nil. REQUIRES: no
 // turn is held, since the client may read slowly.
 func (h *Handler) send(w http.ResponseWriter, r *http.Request, a *reply) {
 	if a == nil {
 		return
+	}
+	if prefix := h.cfg.SignedIn(r); prefix != "" {
+		a = a.below(prefix)
 	}
 	to := w.Header()
 	if a.location != "" {

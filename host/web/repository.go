@@ -306,7 +306,7 @@ func (h *Handler) aboutOf(repo grasp.Repo, announced string) string {
 
 // withoutCode returns nil for an error because of which a page has no part about code.
 func (h *Handler) withoutCode(r *http.Request, err error) error {
-	if code.IsBusy(err) || errors.Is(err, gitread.ErrTooLarge) || errors.Is(err, gitread.ErrNotFound) {
+	if code.IsBusy(err) || errors.Is(err, gitread.ErrTooLarge) || errors.Is(err, gitread.ErrNotFound) || errors.As(err, new(*gitread.TakenDown)) {
 		h.cfg.Log.Debug("make a page without code", "path", r.URL.Path, "err", err)
 		return nil
 	}

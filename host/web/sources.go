@@ -18,6 +18,7 @@ type sources struct {
 	here    map[host.Address]bool
 	hunts   map[string]huntRead
 	about   *[]host.Description // nil: not read
+	objects int64               // number of the last row of the operator about a git object
 }
 
 type refsRead struct {
@@ -35,6 +36,7 @@ type huntRead struct {
 func (h *Handler) watching() (*Handler, *sources) {
 	s := &sources{
 		changes: h.changes.next(), refs: make(map[host.Address]refsRead), here: make(map[host.Address]bool), hunts: make(map[string]huntRead),
+		objects: h.cfg.Moderation.ObjectNumber(),
 	}
 	noting := *h
 	noting.read.facts = notedFacts{h.read.facts, s}
@@ -105,7 +107,7 @@ func (g notedGit) Refs(ctx context.Context, repo host.Address) (refs []grasp.Ref
 // unchanged reports whether a page that was made from s would be the same now.
 func (s *sources) unchanged(ctx context.Context, h *Handler) bool {
 	events, all := h.changes.since(s.changes)
-	if !all {
+	if !all || s.objects != h.cfg.Moderation.ObjectNumber() {
 		return false
 	}
 	for _, e := range events {

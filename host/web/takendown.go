@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"talon/host"
+	"talon/host/gitread"
 	"talon/host/moderation"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -45,6 +46,15 @@ func (h *Handler) repositoryDown(r *http.Request, repo grasp.Repo, now int64) *m
 		return nil
 	}
 	return row
+}
+
+// objectDown is the answer to a request that would show a git object that the operator has taken down.
+func objectDown(down *gitread.TakenDown) message {
+	return message{
+		"Taken down",
+		"This would show the git object " + down.ID + ", which was " + line(down.Text, maxReason) + ".",
+		"The operator of this server can say more.",
+	}
 }
 
 // Purged removes what is kept on disk of the code of repositories, one of which was purged.

@@ -201,6 +201,11 @@ var (
 		"Too many others are being served.",
 		"Try again in a moment.",
 	}
+	away = message{
+		"The database is away",
+		"The server's database cannot be reached now.",
+		"Try again in a moment.",
+	}
 	failed = message{
 		"The server failed",
 		"The page could not be made. The log of the server says why.",

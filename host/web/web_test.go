@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/netip"
@@ -354,6 +355,20 @@ func TestFailure(t *testing.T) {
 		d.hasNot(t, "secret", "no such file")
 		if d.Header().Get("Cache-Control") != "no-store" || d.Header().Get("Content-Security-Policy") == "" {
 			t.Errorf("headers: %v", d.Header())
+		}
+	}
+}
+
+// While the database is away, a page asks the browser to come again.
+func TestDatabaseAway(t *testing.T) {
+	w := newWorld(t)
+	w.err = fmt.Errorf("select events: %w: /secret/socket", host.ErrAway)
+	for _, path := range []string{"/", "/" + npub("owl") + "/nest", "/" + npub("owl") + "/nest/log/main"} {
+		d := w.get(path).status(t, 503)
+		d.has(t, "cannot be reached now")
+		d.hasNot(t, "secret")
+		if d.Header().Get("Cache-Control") != "no-store" || d.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: headers %v", path, d.Header())
 		}
 	}
 }

@@ -26,6 +26,7 @@ const (
 	Placeholders
 	Deleted
 	Usage
+	Audience
 	Relays
 	Moderation
 	State
@@ -40,7 +41,7 @@ var names = [operations]struct{ verb, label string }{
 	Select: {"select", "select"}, Fetch: {"fetch", "fetch"}, Count: {"count", "count"}, Authors: {"list authors of", "authors"},
 	Scan: {"scan", "scan"}, Export: {"export", "export"}, Held: {"look up held", "held"},
 	Placeholders: {"list placeholders of", "placeholders"}, Deleted: {"look for deletions of", "deleted"},
-	Usage: {"read the usage of", "usage"}, Relays: {"list relays of", "relays"}, State: {"load state beside", "state"}, Moderation: {"read the moderation log of", "moderation"}, Plugins: {"load plugins beside", "plugins"},
+	Usage: {"read the usage of", "usage"}, Audience: {"read the audience of", "audience"}, Relays: {"list relays of", "relays"}, State: {"load state beside", "state"}, Moderation: {"read the moderation log of", "moderation"}, Plugins: {"load plugins beside", "plugins"},
 	Check: {"check", "check"}, Log: {"read the log of", "log"},
 }
 

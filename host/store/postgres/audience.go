@@ -54,6 +54,31 @@ func (tx *Tx) setAudience(id host.ID, a *host.Audience) (*host.AudienceChange, e
 	return out, err
 }
 
+// RepositoryAudience implements [host.AudienceFacts].
+func (s *Store) RepositoryAudience(ctx context.Context, ids []host.ID) (out *host.Audience, err error) {
+	const sql = `
+		SELECT audience FROM event WHERE id = ANY($1) AND audience IS NOT NULL
+		UNION ALL SELECT audience FROM held WHERE id = ANY($1) AND audience IS NOT NULL
+		UNION ALL SELECT audience FROM hidden WHERE id = ANY($1) AND audience IS NOT NULL`
+	list := make([][]byte, len(ids))
+	for i := range ids {
+		list[i] = ids[i][:]
+	}
+	err = s.each(ctx, metrics.Audience, sql, []any{list}, func(rows pgx.Rows) error {
+		var column []byte
+		if err := rows.Scan(&column); err != nil {
+			return err
+		}
+		a, err := host.ParseAudience(column)
+		if err != nil {
+			a = &host.Audience{Repository: true} // nobody
+		}
+		out = out.StricterRepository(a)
+		return nil
+	})
+	return out, err
+}
+
 // Withheld calls yield with the id and the audience of each stored event that is not for
 // everybody, in no order. yield may wait.
 func (s *Store) Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error {

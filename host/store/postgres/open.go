@@ -56,7 +56,12 @@ type Options struct {
 	Wait       bool  // until nobody else writes to the database
 	Held       semantics.HeldLimits
 	Log        *slog.Logger
-	Dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default
+
+	// Application is the name of the connections in pg_stat_activity; default talon. A connection
+	// string may give another one.
+	Application string
+
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) // nil: the default
 
 	layout *layout       // nil: that of this program
 	idle   time.Duration // idleTime
@@ -69,6 +74,7 @@ func (o *Options) setDefaults() {
 	}
 	o.CacheBytes = cmp.Or(o.CacheBytes, 32<<20)
 	o.Held.SetDefaults()
+	o.Application = cmp.Or(o.Application, "talon")
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.layout = cmp.Or(o.layout, &present)
 	o.idle = cmp.Or(o.idle, idleTime)
@@ -208,7 +214,7 @@ func prepare(connection string, o *Options) (*Store, *pgxpool.Config, error) {
 	}
 	params := cfg.ConnConfig.RuntimeParams
 	for name, value := range map[string]string{
-		"search_path": "talon", "application_name": "talon",
+		"search_path": "talon", "application_name": o.Application,
 		// Plans must not depend on statistics.
 		"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "enable_hashagg": "off", "enable_material": "off", "enable_memoize": "off",
 		"plan_cache_mode": "force_generic_plan", "jit": "off", "max_parallel_workers_per_gather": "0",

@@ -104,3 +104,50 @@ func testWithheldInPurgatory(t *testing.T, x Engine) {
 		t.Errorf("a member gets %q", got)
 	}
 }
+
+// testRepositoryAudience asks for the audience of stored, held and hidden events of repositories.
+func testRepositoryAudience(t *testing.T, x Engine) {
+	s, ctx := open(t, x), context.Background()
+	repository := func(set string) *host.Audience { return &host.Audience{Set: set, Repository: true} }
+	public := Event(1, 1, 1, 1)
+	wrap := Event(2, 1, 1059, 2).For(&host.Audience{Keys: []host.PubKey{{1}}})
+	stored := Event(3, 1, 1621, 3).For(repository("a"))
+	other := Event(4, 1, 1621, 4).For(repository("b"))
+	held := Event(5, 1, 30617, 5, host.Tag{"d", "x"}).For(repository("a"))
+	hidden := Event(6, 1, 1621, 6).For(repository("a"))
+	Put(t, s, 0, public, wrap, stored, other, hidden)
+	tx, err := s.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.Hold(held, host.HoldOptions{Reason: host.ReasonHeld}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.TakeDown(host.Takedown{Hide: []host.ID{hidden.ID}}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		ids  []host.ID
+		want *host.Audience
+	}{
+		{"nothing", nil, nil},
+		{"nothing that is here", []host.ID{{9}}, nil},
+		{"no repository", []host.ID{public.ID, wrap.ID}, nil},
+		{"stored", []host.ID{public.ID, wrap.ID, stored.ID}, repository("a")},
+		{"held", []host.ID{held.ID}, repository("a")},
+		{"hidden", []host.ID{hidden.ID, {9}}, repository("a")},
+		{"two repositories", []host.ID{stored.ID, other.ID}, &host.Audience{Repository: true}},
+	} {
+		if a, err := s.RepositoryAudience(ctx, tt.ids); err != nil || !a.Equal(tt.want) {
+			t.Errorf("%s: %v, %v; want %v", tt.name, a, err, tt.want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

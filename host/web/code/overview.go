@@ -104,7 +104,7 @@ func (p *Pages) Overview(ctx context.Context, q *Request) (*Overview, error) {
 	}
 	if e := readmeOf(entries); e != nil {
 		content, err := q.git.Blob(e.ID, maxReadme)
-		if err != nil && !errors.Is(err, gitread.ErrTooLarge) {
+		if err != nil && !isLeftOut(err) {
 			return nil, err
 		}
 		v.ReadmeName, v.ReadmeURL = fileName(e.Name), template.URL(q.url("blob", t, e.Name))
@@ -119,12 +119,17 @@ func (p *Pages) Overview(ctx context.Context, q *Request) (*Overview, error) {
 	v.Languages = sharesOf(sizes)
 	if e := licenceOf(entries); e != nil {
 		content, err := q.git.Blob(e.ID, maxLicence)
-		if err != nil && !errors.Is(err, gitread.ErrTooLarge) {
+		if err != nil && !isLeftOut(err) {
 			return nil, err
 		}
 		v.Licence, v.File = licenceName(string(content)), template.URL(q.url("blob", t, e.Name))
 	}
 	return v, nil
+}
+
+// isLeftOut reports whether a page leaves a file out, because of an error that another page explains.
+func isLeftOut(err error) bool {
+	return errors.Is(err, gitread.ErrTooLarge) || errors.As(err, new(*gitread.TakenDown))
 }
 
 // sortedEntries returns folders first, and names in their order.
