@@ -12,7 +12,7 @@ import "embed"
 // Files are the examples with which talon plugin new begins, each in its folder.
 //
 //go:embed hello-policy/*.go hello-policy/*.json hello-policy/*.jsonl
-//go:embed hello-strategy/*.go hello-strategy/*.json
+//go:embed hello-strategy/*.go hello-strategy/*.json testdata/hello-strategy/*.txt
 //go:embed hello-throttle/*.go hello-throttle/*.json
 //go:embed hello-policy-c/Makefile hello-policy-c/*.c hello-policy-c/*.json
 //go:embed hello-policy-rust/Cargo.toml hello-policy-rust/*.json hello-policy-rust/src

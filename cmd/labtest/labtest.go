@@ -21,6 +21,7 @@ import (
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/scenario"
 	"talon/cmd/internal/lab/world"
+	"talon/sdk/abi/manifest"
 	"talon/sdk/strategy"
 )
 
@@ -29,6 +30,21 @@ type Strategy struct {
 	Manifest string
 	Config   map[string]any // over the manifest's defaults
 	New      func() strategy.Strategy
+	File     string // a .wasm file or the folder of a module, in any language, in place of Manifest and New
+}
+
+// open makes the strategy ready.
+func (s *Strategy) open(t testing.TB) engine.Module {
+	t.Helper()
+	if s.File == "" {
+		return module.NewNative(t.Name(), s.Manifest, s.Config, s.New)
+	}
+	m, err := module.Open(t.Context(), s.File, module.Options{World: manifest.WorldStrategy, Config: s.Config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
 }
 
 // Measures are the measures by name (docs/reference-lab-results.md): a value for each
@@ -44,7 +60,7 @@ func Run(t testing.TB, path string, seeds int, s Strategy) Measures {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := module.NewNative(t.Name(), s.Manifest, s.Config, s.New)
+	m := s.open(t)
 	all := Measures{}
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
 		r, err := engine.Run(t.Context(), engine.Config{World: world.Draw(sc, seed), Level: result.Level(sc.Level), Strategy: m})

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"talon/cmd/internal/author"
 	"talon/cmd/labtest"
+	"talon/internal/race"
 	"talon/sdk/strategy"
 )
 
@@ -74,6 +76,31 @@ func TestRun(t *testing.T) {
 	}
 	if len(m["bytes_down"]) != 3 || m["reqs"][0] != 4 {
 		t.Errorf("%v bytes, %v REQs", m["bytes_down"], m["reqs"])
+	}
+}
+
+// A new strategy follows announcements and all that is about them: the lab finds nothing in its
+// smallest scenario. With TALON_TEST_GUIDES the one in Rust is tried too.
+func TestNewStrategies(t *testing.T) {
+	if race.Detector {
+		t.Skip("to compile a Go module takes half a minute")
+	}
+	languages := []string{"go"}
+	if os.Getenv("TALON_TEST_GUIDES") != "" {
+		languages = append(languages, "rust")
+	}
+	for _, language := range languages {
+		t.Run(language, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "mine")
+			if err := author.Create(dir, "strategy", language); err != nil {
+				t.Fatal(err)
+			}
+			for seed, complete := range labtest.Run(t, "small", 2, labtest.Strategy{File: dir})["completeness"] {
+				if complete != 1 {
+					t.Errorf("seed %d: completeness %v", seed+1, complete)
+				}
+			}
+		})
 	}
 }
 

@@ -1,10 +1,12 @@
 // Command hello-strategy is the smallest useful strategy: it connects to the relays that
-// repositories name, and subscribes to events that tag these repositories.
+// repositories name. There it subscribes to announcements, to events that tag these repositories,
+// and to events that tag their issues, patches and pull requests.
 package main
 
 import (
 	_ "embed"
 	"slices"
+	"strconv"
 	"strings"
 
 	"talon/sdk/abi"
@@ -19,13 +21,17 @@ var _ = strategy.Register(manifest, new(hello))
 func main() {}
 
 type hello struct {
-	max    int // relays to be connected to at once, as the operator wants it
-	room   int // and as the host allows it
-	values int // addresses in one filter
-	perSub int // addresses in one subscription
-	limits abi.StepLimits
-	repos  map[string][]string
-	relays map[string]*relay
+	max       int // relays to be connected to at once, as the operator wants it
+	limits    abi.StepLimits
+	repos     map[string]*repo
+	relays    map[string]*relay
+	gathering bool // root events, until a timer fires
+}
+
+// repo is a repository.
+type repo struct {
+	relays []string
+	roots  []string // ids of its issues, patches and pull requests
 }
 
 // relay is one that a repository names, or that was there before.
@@ -36,13 +42,14 @@ type relay struct {
 	wanted    bool
 	connected bool
 	stale     []string // what another strategy has open
-	open      int      // subscriptions
-	current   int      // of them, those that say what repos says
-	changed   bool     // not all do
+	open      []string // the filters of each open subscription, as text
+	changed   bool     // these may not be the right ones
 }
 
-// touch says that the subscriptions have to be opened again.
-func (r *relay) touch() { r.changed, r.current = true, 0 }
+const (
+	gather    = 2 * strategy.Second // root events are gathered for so long
+	maxValues = 100                 // in one filter
+)
 
 func (h *hello) Configure(cfg strategy.Config) error {
 	h.max = int(cfg.Int("max_relays"))
@@ -58,6 +65,7 @@ func (h *hello) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.LocalEvent:
 		event := in.LocalEvent()
 		if event.Kind != 30617 {
+			h.root(event, in.Now(), out)
 			return
 		}
 		var relays []string
@@ -70,10 +78,8 @@ func (h *hello) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.RepoGone:
 		h.set(in.RepoGone().Repository, nil)
 	case strategy.RelayConnected:
-		if r := h.relays[in.RelayConnected().Relay]; r != nil {
-			r.connected, r.open, r.stale = true, 0, nil
-			r.touch()
-		}
+		r := h.relay(strings.Clone(in.RelayConnected().Relay))
+		r.connected, r.changed, r.open, r.stale = true, true, nil, nil
 	case strategy.RelayDisconnected:
 		if r := h.relays[in.RelayDisconnected().Relay]; r != nil {
 			r.connected = false
@@ -81,11 +87,12 @@ func (h *hello) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.Closed:
 		// The relay may be busy: all of it again, in a minute.
 		if r := h.relays[in.Closed().Relay]; r != nil {
-			r.touch()
+			r.changed, r.open = true, nil
 			out.SetTimer("again", in.Now()+strategy.Minute)
 		}
 		return
 	case strategy.TimerFired:
+		h.gathering = false
 	default:
 		return
 	}
@@ -97,11 +104,8 @@ func (h *hello) Step(in strategy.Input, out *strategy.Actions) {
 // learn takes a part of the world, and reports whether it is complete.
 func (h *hello) learn(world strategy.World) bool {
 	if world.First() {
-		h.limits = world.Limits
-		h.room = min(h.max, int(h.limits.Connections))
-		h.values = min(int(h.limits.Values)-1, 100) // the tag's name counts as well
-		h.perSub = h.values * int(h.limits.Filters)
-		h.repos, h.relays = make(map[string][]string), make(map[string]*relay)
+		h.limits, h.gathering = world.Limits, false
+		h.repos, h.relays = make(map[string]*repo), make(map[string]*relay)
 		for it := world.Relays(); it.Next(); {
 			state := it.Relay()
 			r := h.relay(strings.Clone(state.URL))
@@ -115,12 +119,17 @@ func (h *hello) learn(world strategy.World) bool {
 		}
 	}
 	for it := world.Repositories(); it.Next(); {
-		repo := it.Repository()
+		known := it.Repository()
+		address := strings.Clone(known.Address)
 		var relays []string
-		for it := repo.Relays(); it.Next(); {
+		for it := known.Relays(); it.Next(); {
 			relays = append(relays, strings.Clone(it.Text()))
 		}
-		h.set(strings.Clone(repo.Address), relays)
+		h.set(address, relays)
+		for i := range known.NumRoots() {
+			id := known.Root(i)
+			h.addRoot(address, strategy.Hex(id[:]))
+		}
 	}
 	return world.Complete()
 }
@@ -136,27 +145,55 @@ func (h *hello) relay(url string) *relay {
 }
 
 // set says which relays a repository names now; none: it is gone.
-func (h *hello) set(repo string, relays []string) {
-	before := h.repos[repo]
-	for _, url := range before {
+func (h *hello) set(address string, relays []string) {
+	now := h.repos[address]
+	if now == nil {
+		now = new(repo)
+	}
+	for _, url := range now.relays {
 		if r := h.relays[url]; !slices.Contains(relays, url) {
-			i := slices.Index(r.repos, repo)
-			r.repos = slices.Delete(r.repos, i, i+1)
-			r.touch()
+			i := slices.Index(r.repos, address)
+			r.repos, r.changed = slices.Delete(r.repos, i, i+1), true
 		}
 	}
 	relays = slices.Compact(slices.Sorted(slices.Values(relays)))
 	for _, url := range relays {
-		if r := h.relay(url); !slices.Contains(before, url) {
-			r.repos = append(r.repos, repo)
-			r.touch()
+		if r := h.relay(url); !slices.Contains(now.relays, url) {
+			r.repos, r.changed = append(r.repos, address), true
 		}
 	}
+	now.relays = relays
+	h.repos[address] = now
 	if len(relays) == 0 {
-		delete(h.repos, repo)
-	} else {
-		h.repos[repo] = relays
+		delete(h.repos, address)
 	}
+}
+
+// root takes an issue, a patch or a pull request that was accepted here. Its comments are asked
+// for a moment later, together with those of the next ones.
+func (h *hello) root(event abi.LocalEventView, now int64, out *strategy.Actions) {
+	if !slices.Contains([]uint32{1617, 1618, 1621}, event.Kind) {
+		return
+	}
+	for it := event.Repositories(); it.Next(); {
+		if h.addRoot(it.Text(), strategy.Hex(event.ID)) && !h.gathering {
+			h.gathering = true
+			out.SetTimer("roots", now+gather)
+		}
+	}
+}
+
+// addRoot reports whether a root event of a repository is a new one.
+func (h *hello) addRoot(address, id string) bool {
+	now := h.repos[address]
+	if now == nil || slices.Contains(now.roots, id) {
+		return false
+	}
+	now.roots = append(now.roots, id)
+	for _, url := range now.relays {
+		h.relays[url].changed = true
+	}
+	return true
 }
 
 // plan adjusts connections and subscriptions. It ends some first, so that there is room. It reports
@@ -183,12 +220,13 @@ func (h *hello) plan(out *strategy.Actions) bool {
 		}
 		if r.wanted {
 			wanted++
-		} else if len(r.repos) == 0 && !r.bootstrap {
+		} else if len(r.repos) == 0 && !r.bootstrap && !r.connected {
 			delete(h.relays, r.url)
 		}
 	}
+	room := min(h.max, int(h.limits.Connections))
 	for _, r := range relays {
-		if len(r.repos) > 0 && !r.wanted && wanted < h.room {
+		if len(r.repos) > 0 && !r.wanted && wanted < room {
 			if !h.fits(out, len(r.url)+len(r.repos[0])) {
 				return false
 			}
@@ -217,40 +255,64 @@ func (h *hello) subscribe(r *relay, out *strategy.Actions) bool {
 	if !r.changed {
 		return true
 	}
-	batches := h.batches(r)
-	for ; r.current < len(batches); r.current++ {
-		size := len(r.url)
-		var filters []strategy.Filter
-		for values := range slices.Chunk(batches[r.current], h.values) {
-			filters = append(filters, strategy.Filter{Tags: []strategy.TagFilter{{Name: "a", Values: values}}})
-			for _, v := range values {
-				size += len(v) + 4
-			}
+	wanted := h.subscriptions(r)
+	for i, filters := range wanted {
+		text := textOf(filters)
+		if i < len(r.open) && r.open[i] == text {
+			continue
 		}
-		if !h.fits(out, size+20*len(filters)) {
+		if !h.fits(out, len(r.url)+len(text)+20*len(filters)) {
 			return false
 		}
-		out.Subscribe(strategy.Subscription{Relay: r.url, ID: id(r.current), Filters: filters, Purpose: strategy.PurposeStartup})
-		r.open = max(r.open, r.current+1)
+		out.Subscribe(strategy.Subscription{Relay: r.url, ID: id(i), Filters: filters, Purpose: strategy.PurposeStartup})
+		r.open = append(r.open[:i], append([]string{text}, r.open[min(i+1, len(r.open)):]...)...)
 	}
-	for ; r.open > r.current; r.open-- {
+	for len(r.open) > len(wanted) {
 		if !h.fits(out, len(r.url)) {
 			return false
 		}
-		out.Unsubscribe(r.url, id(r.open-1))
+		r.open = r.open[:len(r.open)-1]
+		out.Unsubscribe(r.url, id(len(r.open)))
 	}
 	r.changed = false
 	return true
 }
 
-// batches are the repositories of each subscription of a relay, as many as the
-// limits allow.
-func (h *hello) batches(r *relay) [][]string {
-	if h.perSub < 1 {
+// subscriptions returns the filters of each subscription of a relay, as many as the limits allow.
+func (h *hello) subscriptions(r *relay) [][]strategy.Filter {
+	values := min(int(h.limits.Values)-1, maxValues) // the tag's name counts as well
+	if values < 1 || h.limits.Filters < 1 {
 		return nil
 	}
-	all := slices.Collect(slices.Chunk(r.repos, h.perSub))
+	filters := []strategy.Filter{{Kinds: []uint32{30617, 30618}}}
+	var roots []string
+	for _, address := range r.repos {
+		roots = append(roots, h.repos[address].roots...)
+	}
+	for list := range slices.Chunk(r.repos, values) {
+		filters = append(filters, tagged("a", list))
+	}
+	for list := range slices.Chunk(roots, values) {
+		filters = append(filters, tagged("e", list), tagged("E", list))
+	}
+	all := slices.Collect(slices.Chunk(filters, int(h.limits.Filters)))
 	return all[:min(len(all), int(h.limits.Subscriptions))]
+}
+
+func tagged(name string, values []string) strategy.Filter {
+	return strategy.Filter{Tags: []strategy.TagFilter{{Name: name, Values: slices.Clone(values)}}}
+}
+
+// textOf returns filters as one text, about as long as they are in an answer.
+func textOf(filters []strategy.Filter) string {
+	var b strings.Builder
+	for _, f := range filters {
+		b.WriteString("\n")
+		for _, tag := range f.Tags {
+			b.WriteString(tag.Name + " " + strings.Join(tag.Values, "    "))
+		}
+	}
+	return b.String()
 }
 
 // fits reports whether the answer has room for one more action of that many bytes
@@ -261,11 +323,4 @@ func (h *hello) fits(out *strategy.Actions, size int) bool {
 }
 
 // id names the n-th subscription of a relay.
-func id(n int) string {
-	s := []byte{byte('0' + n%10)}
-	for n /= 10; n > 0; n /= 10 {
-		s = append(s, byte('0'+n%10))
-	}
-	slices.Reverse(s)
-	return "repositories-" + string(s)
-}
+func id(n int) string { return "wanted-" + strconv.Itoa(n) }

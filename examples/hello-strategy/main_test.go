@@ -2,6 +2,7 @@ package main
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"talon/sdk/abi"
@@ -17,6 +18,9 @@ func announce(repo string, relays ...string) *abi.LocalEvent {
 	return &abi.LocalEvent{Kind: 30617, Repositories: []string{repo}, Relays: relays}
 }
 
+// root is an id in hex.
+func root(first string) string { return first + strings.Repeat("0", 62) }
+
 func TestStory(t *testing.T) {
 	h := start(t, nil)
 	h.Want(&abi.StepInit{})
@@ -24,16 +28,20 @@ func TestStory(t *testing.T) {
 		`connect wss://a priority 1: named by 30617:ab:x`,
 		`connect wss://b priority 1: named by 30617:ab:x`)
 	h.Want(&abi.RelayConnected{Relay: "wss://a"},
-		`subscribe wss://a repositories-0 startup {#a 30617:ab:x}`)
+		`subscribe wss://a wanted-0 startup {kinds 30617 30618} {#a 30617:ab:x}`)
 	h.Want(announce("30617:ab:y", "wss://a"),
-		`subscribe wss://a repositories-0 startup {#a 30617:ab:x 30617:ab:y}`)
-	h.Want(&abi.LocalEvent{Kind: 1621, Repositories: []string{"30617:ab:y"}})
+		`subscribe wss://a wanted-0 startup {kinds 30617 30618} {#a 30617:ab:x 30617:ab:y}`)
+	// An issue is followed, together with those of the next two seconds.
+	h.Want(&abi.LocalEvent{ID: [32]byte{1}, Kind: 1621, Repositories: []string{"30617:ab:y"}},
+		`timer roots 1700000002000`)
+	h.Want(&abi.LocalEvent{ID: [32]byte{2}, Kind: 1617, Repositories: []string{"30617:ab:y"}})
+	h.WantAfter(gather, `subscribe wss://a wanted-0 startup {kinds 30617 30618} {#a 30617:ab:x 30617:ab:y} {#e `+root("01")+" "+root("02")+`} {#E `+root("01")+" "+root("02")+`}`)
 
 	// Lost and back: everything again.
 	h.Want(&abi.RelayDisconnected{Relay: "wss://a", Class: abi.ClassLost, Connected: true})
 	h.Want(announce("30617:ab:x", "wss://b", "wss://b"))
 	h.Want(&abi.RelayConnected{Relay: "wss://a"},
-		`subscribe wss://a repositories-0 startup {#a 30617:ab:y}`)
+		`subscribe wss://a wanted-0 startup {kinds 30617 30618} {#a 30617:ab:y} {#e `+root("01")+" "+root("02")+`} {#E `+root("01")+" "+root("02")+`}`)
 
 	// The last repository of a relay goes, and the relay with it.
 	h.Want(&abi.RepoGone{Repository: "30617:ab:y"},
@@ -65,14 +73,15 @@ func TestTakesOver(t *testing.T) {
 		`disconnect wss://left: no repository names it`,
 		`unsubscribe wss://kept old`,
 		`unsubscribe wss://kept older`,
-		`subscribe wss://kept repositories-0 startup {#a 30617:ab:x 30617:ab:y}`,
-		`connect wss://new priority 1: named by 30617:ab:y`)
+		`subscribe wss://kept wanted-0 startup {kinds 30617 30618} {#a 30617:ab:x 30617:ab:y}`,
+		`connect wss://new priority 1: named by 30617:ab:y`,
+		`subscribe wss://bootstrap wanted-0 startup {kinds 30617 30618}`)
 
 	// The bootstrap relay was there all along.
 	h.Want(announce("30617:ab:z", "wss://bootstrap"),
-		`subscribe wss://bootstrap repositories-0 startup {#a 30617:ab:z}`)
+		`subscribe wss://bootstrap wanted-0 startup {kinds 30617 30618} {#a 30617:ab:z}`)
 	h.Want(&abi.RepoGone{Repository: "30617:ab:z"},
-		`unsubscribe wss://bootstrap repositories-0`)
+		`subscribe wss://bootstrap wanted-0 startup {kinds 30617 30618}`)
 
 	// A world that begins again is all that there is.
 	h.Want(&abi.StepInit{Relays: []abi.RelayState{{URL: "wss://kept", Wanted: true}}},
@@ -99,19 +108,14 @@ func TestManyRepositories(t *testing.T) {
 		init.Repositories = append(init.Repositories, abi.KnownRepository{Address: strconv.Itoa(i), Relays: []string{"wss://a"}})
 	}
 	h.Want(init,
-		`subscribe wss://a repositories-0 startup {#a 0 1} {#a 2 3}`,
-		`subscribe wss://a repositories-1 startup {#a 4 5} {#a 6 7}`)
-	for i := range 4 {
+		`subscribe wss://a wanted-0 startup {kinds 30617 30618} {#a 0 1}`,
+		`subscribe wss://a wanted-1 startup {#a 2 3} {#a 4 5}`)
+	for i := range 6 {
 		h.Step(&abi.RepoGone{Repository: strconv.Itoa(i)})
 	}
-	h.Want(&abi.RepoGone{Repository: "4"},
-		`subscribe wss://a repositories-0 startup {#a 5 6} {#a 7 8}`,
-		`unsubscribe wss://a repositories-1`)
-	for i := range 20 {
-		if id(i) != "repositories-"+strconv.Itoa(i) {
-			t.Errorf("%d is named %s", i, id(i))
-		}
-	}
+	h.Want(&abi.RepoGone{Repository: "6"},
+		`subscribe wss://a wanted-0 startup {kinds 30617 30618} {#a 7 8}`,
+		`unsubscribe wss://a wanted-1`)
 }
 
 // TestMoreThanOneAnswerHolds lets the harness refuse an answer that is too large.
@@ -122,7 +126,7 @@ func TestMoreThanOneAnswerHolds(t *testing.T) {
 	} {
 		h := start(t, nil)
 		init := &abi.StepInit{Limits: strategytest.Limits}
-		init.Limits.Values, init.Limits.Filters = 2, 1
+		init.Limits.Values, init.Limits.Filters = 2, 1 // nine repositories, and announcements
 		change(&init.Limits)
 		for _, url := range []string{"wss://a", "wss://b"} {
 			r := abi.RelayState{URL: url, Wanted: true, Connected: true}
@@ -140,7 +144,7 @@ func TestMoreThanOneAnswerHolds(t *testing.T) {
 				done[strategytest.Line(&a)]++
 			}
 		}
-		if n := 2*9 + 2*9 + 1; len(done) != n {
+		if n := 2*9 + 2*10 + 1; len(done) != n {
 			t.Errorf("%s: %d different actions, want %d", name, len(done), n)
 		}
 		for line, n := range done {
@@ -166,8 +170,8 @@ func TestSubscribesAgainAfterAMinute(t *testing.T) {
 		Relays:       []abi.RelayState{{URL: "wss://a", Wanted: true, Connected: true}},
 		Repositories: []abi.KnownRepository{{Address: "x", Relays: []string{"wss://a"}}},
 	})
-	h.Want(&abi.Closed{Relay: "wss://a", ID: "repositories-0", Class: abi.ClassRateLimited}, `timer again 1700000060000`)
+	h.Want(&abi.Closed{Relay: "wss://a", ID: "wanted-0", Class: abi.ClassRateLimited}, `timer again 1700000060000`)
 	h.WantAfter(strategy.Minute-1, []string{}...)
-	h.WantAfter(1, `subscribe wss://a repositories-0 startup {#a x}`)
+	h.WantAfter(1, `subscribe wss://a wanted-0 startup {kinds 30617 30618} {#a x}`)
 	h.WantAfter(strategy.Day, []string{}...)
 }

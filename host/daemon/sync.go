@@ -127,10 +127,11 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 			lifts := core.Moderation.Lifts(math.MaxInt64, time.Now().Unix())
 			return fmt.Sprint(rulesOf(d.version, d.cfg.Service(), core.Plugins.List()), " ", lifts)
 		},
-		Hosted: core.hosted(ctx, service),
-		Namer:  core.namer,
-		Verify: schnorr.Verify,
-		Sign:   key.Sign,
+		Hosted:  core.hosted(ctx, service),
+		Private: core.private,
+		Namer:   core.namer,
+		Verify:  schnorr.Verify,
+		Sign:    key.Sign,
 	})
 	if err != nil {
 		s.close()
@@ -318,6 +319,11 @@ func addresses(listeners []net.Listener) []netip.AddrPort {
 // wantedHere is the store as sync compares it with relays: what the operator has taken down is not
 // missing.
 type wantedHere struct{ Store }
+
+// HeldBy returns the held events for everybody that match.
+func (s wantedHere) HeldBy(ctx context.Context, f host.Filter) ([][]byte, error) {
+	return pageFacts{s.Store}.HeldBy(ctx, f)
+}
 
 func (s wantedHere) Missing(ctx context.Context, ids []host.ID) ([]host.ID, error) {
 	missing, err := s.Store.Missing(ctx, ids)

@@ -15,8 +15,8 @@
 //  3. An error is one sentence that says what is wrong and what to do. It quotes the text
 //     of a module or a file, and bounds it.
 //  4. A line of input takes bounded memory, whatever its bytes.
-//  5. No file is changed that was there before, but the module that a build makes
-//     and the output files that a command's options name.
+//  5. No file is changed that was there before, but the module that a build makes,
+//     the output files that a command's options name, and stories that are written again.
 package author
 
 import (

@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"talon/examples"
 	"talon/sdk"
+	"talon/sdk/abi/manifest"
 )
 
 // Create creates a folder with the example module of the world. The module has the name of
@@ -94,6 +96,11 @@ func (l *language) tree(name, world string, r *release) map[string][]byte {
 			if example == l.examples[world] || file == "vectors.jsonl" {
 				tree[local.Replace(file)] = []byte(local.Replace(string(text)))
 			}
+		})
+	}
+	if world == manifest.WorldStrategy {
+		walk(examples.Files, "testdata/"+golang.examples[world], func(file string, text []byte) {
+			tree["testdata/"+path.Base(file)] = text
 		})
 	}
 	if r != nil {

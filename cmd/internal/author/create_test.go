@@ -36,6 +36,7 @@ func TestNewModules(t *testing.T) {
 					t.Errorf("it is %s, named %s", s.File, s.Manifest.Name)
 				}
 				compiles(t, lang)
+				playsStories(t, s)
 				in, err := s.Inspect(t.Context())
 				if err != nil || in.Problem != "" || in.SDK != lang+" "+sdk.Version() {
 					t.Errorf("%+v, %v", in, err)
@@ -58,6 +59,24 @@ func TestNewModules(t *testing.T) {
 					t.Errorf("again: %v", err)
 				}
 			})
+		}
+	}
+}
+
+// playsStories has a new strategy tell the stories of its folder.
+func playsStories(t *testing.T, s *Source) {
+	t.Helper()
+	files, err := s.Stories()
+	if err != nil || (len(files) > 0) != s.plansSync() {
+		t.Fatalf("%d stories, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if played, err := s.Play(t.Context(), string(text)); err != nil || played != string(text) {
+			t.Errorf("%s: %v\n%s", file, err, StoryDifference(string(text), played))
 		}
 	}
 }

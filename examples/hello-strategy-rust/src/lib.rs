@@ -1,15 +1,23 @@
-//! The smallest useful strategy: it connects to the relays that repositories name, and subscribes
-//! to events that tag these repositories.
+//! The smallest useful strategy: it connects to the relays that repositories name. There it
+//! subscribes to announcements, to events that tag these repositories, and to events that tag their
+//! issues, patches and pull requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use talon::strategy::{Actions, Input, Limits, Purpose, Step, Strategy, Subscription, World};
-use talon::{Config, Search, WrongValue};
+use talon::{hex, Config, Search, WrongValue};
 
 struct Hello {
     most: usize, // relays to be connected to at once, as the operator wants it
     limits: Limits,
-    repositories: BTreeMap<String, BTreeSet<String>>, // the relays that each names
+    repositories: BTreeMap<String, Repository>,
     relays: BTreeMap<String, Relay>,
+    gathering: bool, // root events, until a timer fires
+}
+
+#[derive(Default)]
+struct Repository {
+    relays: BTreeSet<String>,
+    roots: Vec<String>, // ids of its issues, patches and pull requests
 }
 
 /// A relay that a repository names, or that was there before.
@@ -19,21 +27,17 @@ struct Relay {
     bootstrap: bool,
     wanted: bool,
     connected: bool,
-    stale: Vec<String>, // what another strategy has open
-    open: usize,        // subscriptions
-    current: usize,     // of them, those that say what repositories says
-    changed: bool,      // not all do
+    stale: Vec<String>,     // what another strategy has open
+    open: Vec<Vec<Tagged>>, // the filters of each open subscription
+    changed: bool,          // these may not be the right ones
 }
 
-impl Relay {
-    /// Notes that the subscriptions must be opened again.
-    fn touch(&mut self) {
-        self.changed = true;
-        self.current = 0;
-    }
-}
+/// A filter: a tag and its values. Without a tag it is that of announcements.
+type Tagged = (&'static str, Vec<String>);
 
 const MINUTE: i64 = 60_000;
+const GATHER: i64 = 2_000; // root events are gathered for so long
+const MAX_VALUES: usize = 100; // in one filter
 
 impl Strategy for Hello {
     fn configure(config: &Config) -> Result<Self, WrongValue> {
@@ -42,6 +46,7 @@ impl Strategy for Hello {
             limits: Limits::default(),
             repositories: BTreeMap::new(),
             relays: BTreeMap::new(),
+            gathering: false,
         })
     }
 
@@ -58,14 +63,26 @@ impl Strategy for Hello {
                     self.set(repository, event.relays().map(String::from).collect());
                 }
             }
+            Input::LocalEvent(event) => {
+                if ![1617, 1618, 1621].contains(&event.kind) {
+                    return;
+                }
+                // Comments are asked for a moment later, together with those of the next ones.
+                for repository in event.repositories() {
+                    if self.add_root(repository, hex(event.id())) && !self.gathering {
+                        self.gathering = true;
+                        out.set_timer("roots", step.now + GATHER);
+                    }
+                }
+                return;
+            }
             Input::RepoGone(gone) => self.set(gone.repository, BTreeSet::new()),
             Input::RelayConnected(up) => {
-                if let Some(relay) = self.relays.get_mut(up.relay) {
-                    relay.connected = true;
-                    relay.open = 0;
-                    relay.stale.clear();
-                    relay.touch();
-                }
+                let relay = self.relays.entry(up.relay.into()).or_default();
+                relay.connected = true;
+                relay.changed = true;
+                relay.open.clear();
+                relay.stale.clear();
             }
             Input::RelayDisconnected(down) => {
                 if let Some(relay) = self.relays.get_mut(down.relay) {
@@ -75,12 +92,13 @@ impl Strategy for Hello {
             Input::Closed(closed) => {
                 // The relay may be busy: all of it again, in a minute.
                 if let Some(relay) = self.relays.get_mut(closed.relay) {
-                    relay.touch();
+                    relay.changed = true;
+                    relay.open.clear();
                     out.set_timer("again", step.now + MINUTE);
                 }
                 return;
             }
-            Input::TimerFired(_) => {}
+            Input::TimerFired(_) => self.gathering = false,
             _ => return,
         }
         if self.plan(out).is_none() {
@@ -94,6 +112,7 @@ impl Hello {
     fn learn(&mut self, world: &World) {
         if world.part == 0 {
             self.limits = world.limits;
+            self.gathering = false;
             self.repositories.clear();
             self.relays.clear();
             for state in world.relays() {
@@ -113,25 +132,45 @@ impl Hello {
         for repository in world.repositories() {
             let relays = repository.relays().map(String::from).collect();
             self.set(repository.address, relays);
+            for id in repository.roots() {
+                self.add_root(repository.address, hex(id));
+            }
         }
     }
 
     /// Says which relays a repository names now; none: it is gone.
-    fn set(&mut self, repository: &str, relays: BTreeSet<String>) {
-        let before = self.repositories.remove(repository).unwrap_or_default();
-        for url in before.difference(&relays) {
+    fn set(&mut self, address: &str, relays: BTreeSet<String>) {
+        let mut now = self.repositories.remove(address).unwrap_or_default();
+        for url in now.relays.difference(&relays) {
             if let Some(relay) = self.relays.get_mut(url) {
-                relay.repositories.retain(|other| other != repository);
-                relay.touch();
+                relay.repositories.retain(|other| other != address);
+                relay.changed = true;
             }
         }
-        for url in relays.difference(&before) {
+        for url in relays.difference(&now.relays) {
             let relay = self.relays.entry(url.clone()).or_default();
-            relay.repositories.push(repository.into());
-            relay.touch();
+            relay.repositories.push(address.into());
+            relay.changed = true;
         }
-        if !relays.is_empty() {
-            self.repositories.insert(repository.into(), relays);
+        now.relays = relays;
+        if !now.relays.is_empty() {
+            self.repositories.insert(address.into(), now);
+        }
+    }
+
+    /// Reports whether a root event of a repository is a new one.
+    fn add_root(&mut self, address: &str, id: String) -> bool {
+        match self.repositories.get_mut(address) {
+            Some(now) if !now.roots.contains(&id) => {
+                now.roots.push(id);
+                for url in &now.relays {
+                    if let Some(relay) = self.relays.get_mut(url) {
+                        relay.changed = true;
+                    }
+                }
+                true
+            }
+            _ => false,
         }
     }
 
@@ -148,8 +187,9 @@ impl Hello {
                 relay.connected = false;
             }
         }
-        self.relays
-            .retain(|_, relay| relay.wanted || relay.bootstrap || !relay.repositories.is_empty());
+        self.relays.retain(|_, relay| {
+            relay.wanted || relay.connected || relay.bootstrap || !relay.repositories.is_empty()
+        });
         let mut wanted = self.relays.values().filter(|relay| relay.wanted).count();
         let mut relays: Vec<_> = self.relays.iter_mut().collect();
         // Those with most repositories first; relays with as many stay in order.
@@ -165,7 +205,7 @@ impl Hello {
                 wanted += 1;
             }
             if relay.connected {
-                subscribe(url, relay, &limits, out)?;
+                subscribe(url, relay, &self.repositories, &limits, out)?;
             }
         }
         Some(())
@@ -174,7 +214,13 @@ impl Hello {
 
 /// Ends subscriptions of another strategy on a relay, and reopens those that have changed: a
 /// subscription replaces one with the same id. `None`: the answer could not hold it all.
-fn subscribe(url: &str, relay: &mut Relay, limits: &Limits, out: &mut Actions) -> Option<()> {
+fn subscribe(
+    url: &str,
+    relay: &mut Relay,
+    repositories: &BTreeMap<String, Repository>,
+    limits: &Limits,
+    out: &mut Actions,
+) -> Option<()> {
     while let Some(id) = relay.stale.first() {
         fits(out, limits, url.len() + id.len())?;
         out.unsubscribe(url, id);
@@ -183,42 +229,65 @@ fn subscribe(url: &str, relay: &mut Relay, limits: &Limits, out: &mut Actions) -
     if !relay.changed {
         return Some(());
     }
-    // Addresses in one filter, of which the tag's name counts as well, and in one
-    // subscription.
-    let values = (limits.values.saturating_sub(1) as usize).min(100);
-    let batch = values * limits.filters as usize;
-    let batches = match batch {
-        0 => 0,
-        _ => (relay.repositories.len() + batch - 1) / batch,
-    };
-    let batches = batches.min(limits.subscriptions as usize);
-    while relay.current < batches {
-        let from = relay.current * batch;
-        let to = relay.repositories.len().min(from + batch);
-        let addresses = &relay.repositories[from..to];
-        let filters: Vec<_> = addresses
-            .chunks(values)
-            .map(|addresses| Search::new().tag("a", addresses))
-            .collect();
-        let size: usize = addresses.iter().map(|address| address.len() + 4).sum();
+    let wanted = subscriptions(relay, repositories, limits);
+    for (i, filters) in wanted.iter().enumerate() {
+        if relay.open.get(i) == Some(filters) {
+            continue;
+        }
+        let values = filters.iter().flat_map(|(_, values)| values);
+        let size: usize = values.map(|value| value.len() + 4).sum();
         fits(out, limits, url.len() + size + 20 * filters.len())?;
+        let search = |(name, values): &Tagged| match values.len() {
+            0 => Search::new().kinds(&[30617, 30618]),
+            _ => Search::new().tag(name, values),
+        };
         out.subscribe(&Subscription {
             relay: url,
-            id: &id(relay.current),
-            filters: &filters,
+            id: &id(i),
+            filters: &filters.iter().map(search).collect::<Vec<_>>(),
             live: false,
             purpose: Purpose::Startup,
         });
-        relay.current += 1;
-        relay.open = relay.open.max(relay.current);
+        match relay.open.get_mut(i) {
+            Some(open) => *open = filters.clone(),
+            None => relay.open.push(filters.clone()),
+        }
     }
-    while relay.open > relay.current {
+    while relay.open.len() > wanted.len() {
         fits(out, limits, url.len())?;
-        relay.open -= 1;
-        out.unsubscribe(url, &id(relay.open));
+        relay.open.pop();
+        out.unsubscribe(url, &id(relay.open.len()));
     }
     relay.changed = false;
     Some(())
+}
+
+/// The filters of each subscription of a relay, as many as the limits allow.
+fn subscriptions(
+    relay: &Relay,
+    repositories: &BTreeMap<String, Repository>,
+    limits: &Limits,
+) -> Vec<Vec<Tagged>> {
+    // The tag's name counts as a value as well.
+    let values = (limits.values.saturating_sub(1) as usize).min(MAX_VALUES);
+    if values == 0 || limits.filters == 0 {
+        return Vec::new();
+    }
+    let mut filters = vec![("", Vec::new())];
+    for list in relay.repositories.chunks(values) {
+        filters.push(("a", list.to_vec()));
+    }
+    let known = relay
+        .repositories
+        .iter()
+        .filter_map(|r| repositories.get(r));
+    let roots: Vec<_> = known.flat_map(|r| r.roots.iter().cloned()).collect();
+    for list in roots.chunks(values) {
+        filters.push(("e", list.to_vec()));
+        filters.push(("E", list.to_vec()));
+    }
+    let all = filters.chunks(limits.filters as usize).map(<[_]>::to_vec);
+    all.take(limits.subscriptions as usize).collect()
 }
 
 /// `None` where the answer has no room for one more action with so many bytes of text,
@@ -231,7 +300,7 @@ fn fits(out: &Actions, limits: &Limits, size: usize) -> Option<()> {
 
 /// Names the n-th subscription of a relay.
 fn id(n: usize) -> String {
-    format!("repositories-{}", n)
+    format!("wanted-{}", n)
 }
 
 talon::strategy!(Hello, include_bytes!("../manifest.json"));

@@ -119,9 +119,7 @@ func (d *Driver) Configure(f Strategy, set Settings) {
 	}
 	d.Index.freed = func(gone Items) {
 		for p := range d.Peers {
-			for _, s := range p.subs {
-				s.left.RemoveItems(gone)
-			}
+			p.leave(gone)
 		}
 	}
 	d.Index.Reset(0)
@@ -260,8 +258,8 @@ type goneRepo struct {
 	roots   int
 }
 
-// Bounds of the memory of repositories that are gone. Within goneFor each relay has had a daily
-// sync, and its subscriptions no longer ask for them.
+// Bounds of the memory of repositories that are gone. After goneFor subscriptions that still ask
+// for them are closed. Within that time most have been replaced for other reasons.
 const (
 	goneFor      = 26 * strategy.Hour
 	maxGone      = 1 << 10

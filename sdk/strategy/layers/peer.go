@@ -539,6 +539,24 @@ func (p *Peer) drop(gone Items) {
 	p.driver.ready(p)
 }
 
+// leave ends subscriptions that still ask for items that are gone. Others open first for the items
+// that are still wanted, so no new event is missed.
+func (p *Peer) leave(gone Items) {
+	for _, s := range p.subs {
+		asks := !s.left.common(gone).Empty()
+		s.left.RemoveItems(gone)
+		if s.old || !asks {
+			continue
+		}
+		s.old, s.replaced = true, s.content.empty()
+		p.fetchRest(s)
+		if !s.content.empty() {
+			p.opens(&opening{content: s.content.clone(), Opening: Opening{Live: true}, which: s.which, group: s.group})
+		}
+	}
+	p.driver.ready(p)
+}
+
 // takeBack removes from c the content that open subscriptions still ask for, because it was wanted
 // before and is again. It fetches stored events if opening a subscription would have brought them.
 func (p *Peer) takeBack(c *Content, how Opening) {

@@ -9,6 +9,7 @@ import (
 
 	"talon/sdk/abi"
 	"talon/sdk/strategy"
+	"talon/sdk/strategy/story"
 )
 
 // Converges runs a strategy, configured with values, against relays that fail. The strategy must
@@ -32,7 +33,7 @@ func ConvergesOn(t *testing.T, manifestText string, s strategy.Strategy, values 
 	n := converge(t, manifestText, s, values, seed, relays, nil)
 	for _, e := range n.events {
 		if !n.here[e.id] && n.wanted(e) {
-			t.Errorf("seed %d: an event of %v on %v is not here", seed, elapsed(e.at*1000-Start), e.relays)
+			t.Errorf("seed %d: an event of %v on %v is not here", seed, story.Elapsed(e.at*1000-Start), e.relays)
 		}
 	}
 }

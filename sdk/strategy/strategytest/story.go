@@ -2,75 +2,37 @@ package strategytest
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"talon/sdk/abi"
 	"talon/sdk/strategy"
+	"talon/sdk/strategy/story"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what strategies say into their stories")
 
 // Stories runs the files that a pattern matches, each as a subtest. A file has inputs, and the
-// actions of a new strategy after them. With the flag -rewrite, the actions are written into the
-// files instead of being compared.
-//
-// A file has blocks, separated by empty lines. A block has inputs, a line each, and after "----"
-// the actions, as [Line] writes them. A line that begins with # is a remark.
-//
-//	# A relay that a repository names is connected to.
-//	config max_relays 10
-//	init
-//	----
-//
-//	event 30617 30617:aa:lib relays wss://a
-//	after 5s
-//	----
-//	at 5s
-//	connect wss://a priority 1: named by 30617:aa:lib
-//
-// The inputs:
-//
-//	config KEY VALUE…           a setting; before init
-//	limits NAME N NAME N…       of the host, in place of Limits: connections, subscriptions, filters,
-//	                            values, historics, timers, actions, bytes; before init
-//	own URL…                    our own addresses; before init
-//	relay URL [bootstrap] [wanted] [connected] [sub ID]… [historic ID]… [CAPABILITY…]   before init
-//	repo ADDRESS… [level state] [relays URL…] [roots ID…]   a known repository; before init
-//	init                        the world as it is
-//	event KIND ADDRESS… [id ID…] [relays URL…] [level state] [from URL]   accepted here, one for each id
-//	active ID…                  other events about these root events were accepted here, now
-//	gone ADDRESS
-//	connected URL [ended TIME] [anew] [CAPABILITY…]   negentropy yes|no, max_subscriptions, max_filters, max_limit, max_message, max_values N
-//	disconnected URL CLASS      a connection ended
-//	failed URL CLASS [failures N] [retry TIME]   it could not be made
-//	eose URL ID [events N] [oldest TIME]
-//	closed URL ID CLASS
-//	done URL ID [req] [incomplete CLASS] [need N] [new N] [kept N] [have N] [sent N] [oldest TIME]
-//	                            a historic ended; by negentropy unless req
-//	progress URL                the latest progress of a relay is written
-//	after LENGTH                time passes, timers fire; each that does something is shown: at TIME
-//
-// A TIME counts from the beginning of the story, such as 1h30m or -5m. An ID has at most four
-// digits. 1..120 is a range of ids, as 30617:aa:r1..120 is a range of addresses. The id all, of
-// eose or done, repeats the line for each id without an answer, until there is none. The output
-// shows the effects of timers, not the timers. It shows progress only on request. Filters that
-// differ only in the name of a tag are written as one.
+// actions of a new strategy after them. Package [story] has the form of the files. With the flag
+// -rewrite, the actions are written into the files instead of being compared.
 func Stories(t *testing.T, pattern, manifestText string, make func() strategy.Strategy) {
-	stories(t, pattern, func(t testing.TB, config map[string]any) *Harness { return New(t, manifestText, make(), config) })
+	stories(t, pattern, func(t testing.TB, config map[string]any) (story.Step, error) {
+		h, err := Configure(t, manifestText, make(), config)
+		if err != nil {
+			return nil, err
+		}
+		return h.step, nil
+	})
 }
 
 // ModuleStories is [Stories] for a strategy that runs as a module, written in any language. load
 // makes a new instance of it with settings, as an operator writes them.
 func ModuleStories(t *testing.T, pattern string, load func(t testing.TB, config map[string]any) Step) {
-	stories(t, pattern, func(t testing.TB, config map[string]any) *Harness { return newHarness(t, load(t, config)) })
+	stories(t, pattern, func(t testing.TB, config map[string]any) (story.Step, error) { return story.Step(load(t, config)), nil })
 }
 
-func stories(t *testing.T, pattern string, configured func(t testing.TB, config map[string]any) *Harness) {
+func stories(t *testing.T, pattern string, load func(t testing.TB, config map[string]any) (story.Step, error)) {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no stories %s (%v)", pattern, err)
@@ -81,138 +43,17 @@ func stories(t *testing.T, pattern string, configured func(t testing.TB, config 
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := runStory(t, string(text), configured)
+			played, err := story.Play(string(text), func(config map[string]any) (story.Step, error) { return load(t, config) })
 			switch {
+			case err != nil:
+				t.Fatalf("%s: %v", file, err)
 			case *rewrite:
-				if err := os.WriteFile(file, []byte(told), 0o644); err != nil {
+				if err := os.WriteFile(file, []byte(played), 0o644); err != nil {
 					t.Fatal(err)
 				}
-			case told != string(text):
-				t.Errorf("%s tells another story; -rewrite writes it\n%s", file, difference(string(text), told))
+			case played != string(text):
+				t.Errorf("%s tells another story; -rewrite writes it\n%s", file, story.Difference(string(text), played))
 			}
 		})
-	}
-}
-
-// runStory runs a story and returns it with the answers that the strategy gives.
-func runStory(t *testing.T, text string, configured func(t testing.TB, config map[string]any) *Harness) string {
-	t.Helper()
-	teller := &teller{t: t, configured: configured, config: map[string]any{}, init: &abi.StepInit{Seed: 1}, asked: map[string][]string{}, progress: map[string]string{}}
-	var out strings.Builder
-	answers := false
-	for _, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
-		switch {
-		case line == "":
-			answers = false
-			fmt.Fprintln(&out)
-		case answers:
-		case line == "----":
-			answers = true
-			fmt.Fprintln(&out, line)
-			for _, said := range teller.said {
-				fmt.Fprintln(&out, said)
-			}
-			teller.said = nil
-		default:
-			fmt.Fprintln(&out, line)
-			if !strings.HasPrefix(line, "#") {
-				teller.input(line)
-			}
-		}
-	}
-	if len(teller.said) > 0 {
-		t.Fatalf("the story ends before these are told: %s", strings.Join(teller.said, "\n"))
-	}
-	return out.String()
-}
-
-// difference shows the first lines that differ.
-func difference(want, got string) string {
-	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
-	i := 0
-	for i < min(len(a), len(b)) && a[i] == b[i] {
-		i++
-	}
-	few := func(list []string) string { return strings.Join(list[i:min(len(list), i+12)], "\n\t") }
-	return fmt.Sprintf("from line %d, want\n\t%s\ngot\n\t%s", i+1, few(a), few(b))
-}
-
-// teller runs the inputs of a story.
-type teller struct {
-	t          *testing.T
-	configured func(t testing.TB, config map[string]any) *Harness
-	config     map[string]any
-	init       *abi.StepInit
-	h          *Harness
-	said       []string
-	asked      map[string][]string // ids that await an eose, or are running, by the relay
-	progress   map[string]string   // the latest, as a line, by the relay
-}
-
-// step takes an input, and the immediate inputs that follow from it.
-func (s *teller) step(input abi.Input) {
-	s.t.Helper()
-	if s.h == nil {
-		s.t.Fatal("the story has no init")
-	}
-	s.say(s.h.Step(input))
-	s.pass(0)
-}
-
-// pass lets time pass.
-func (s *teller) pass(millis int64) {
-	s.t.Helper()
-	const tooMany = "100,000 timers: does one that is set for now come again and again?"
-	s.h.pass(millis, 100_000, tooMany, func(before int64, actions []abi.StepAction) {
-		n := len(s.said)
-		s.say(actions)
-		if millis > 0 && s.h.Now > before && len(s.said) > n {
-			s.said = slices.Insert(s.said, n, "at "+elapsed(s.h.Now-Start))
-		}
-	})
-}
-
-func (s *teller) say(actions []abi.StepAction) {
-	for i := range actions {
-		a := &actions[i]
-		switch a.Do {
-		case abi.DoSetTimer:
-			continue
-		case abi.DoProgress:
-			s.progress[a.Relay] = style{story: true, start: Start}.line(a)
-			continue
-		case abi.DoSubscribe, abi.DoHistoric:
-			s.answered(a.Relay, a.ID)
-			s.asked[a.Relay] = append(s.asked[a.Relay], a.ID)
-		case abi.DoUnsubscribe:
-			s.answered(a.Relay, a.ID)
-		case abi.DoDisconnect:
-			delete(s.asked, a.Relay)
-		}
-		s.said = append(s.said, style{story: true, start: Start}.line(a))
-	}
-}
-
-// answered notes that an id of a relay is answered, or asked no more.
-func (s *teller) answered(relay, id string) {
-	s.asked[relay] = slices.DeleteFunc(s.asked[relay], func(other string) bool { return other == id })
-}
-
-// each calls answer with an id of a relay, or, for the id all, with each that is
-// still to be answered.
-func (s *teller) each(relay, id string, answer func(id string)) {
-	s.t.Helper()
-	if id != "all" {
-		s.answered(relay, id)
-		answer(id)
-		return
-	}
-	for n := 0; len(s.asked[relay]) > 0; n++ {
-		if n == 100_000 {
-			s.t.Fatal("100,000 answers: is the same asked again and again?")
-		}
-		id := s.asked[relay][0]
-		s.asked[relay] = s.asked[relay][1:]
-		answer(id)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"talon/sdk/abi"
 	"talon/sdk/strategy"
+	"talon/sdk/strategy/story"
 )
 
 // teacher answers each input with what a story can show of it.
@@ -37,7 +38,7 @@ func teacher() *probe {
 }
 
 func TestStory(t *testing.T) {
-	const story = `# A remark.
+	const text = `# A remark.
 config wait 7
 init
 event 1621 30617:ab:x id 1..2
@@ -66,27 +67,30 @@ subscribe wss://a s {#e #E x8 x9 0000..0002; since 2m}
 historic wss://a h auto {}
 disconnect wss://a: s
 `
-	native := func(t testing.TB, config map[string]any) *Harness { return New(t, manifestText, teacher(), config) }
-	if told := runStory(t, story, native); told != story {
-		t.Errorf("the story is told so:\n%s", told)
+	native := func(config map[string]any) (story.Step, error) {
+		return New(t, manifestText, teacher(), config).step, nil
 	}
-	wrong := strings.Replace(story, "unsubscribe wss://a s", "unsubscribe wss://a t", 1)
-	if told := runStory(t, wrong, native); told != story || !strings.Contains(difference(wrong, told), "unsubscribe wss://a t") {
-		t.Errorf("a wrong answer is not seen:\n%s", difference(wrong, told))
+	if played, err := story.Play(text, native); err != nil || played != text {
+		t.Errorf("the story is played so (%v):\n%s", err, played)
 	}
-}
-
-func TestRuns(t *testing.T) {
-	if got := strings.Join(runs([]string{"a1", "a2", "a3", "a5", "a9", "a10", "b"}), " "); got != "a1..3 a5 a9 a10 b" {
-		t.Errorf("%q", got)
+	wrong := strings.Replace(text, "unsubscribe wss://a s", "unsubscribe wss://a t", 1)
+	if played, err := story.Play(wrong, native); err != nil || played != text || !strings.Contains(story.Difference(wrong, played), "unsubscribe wss://a t") {
+		t.Errorf("a wrong answer is not seen (%v):\n%s", err, story.Difference(wrong, played))
 	}
-	for millis, want := range map[int64]string{0: "0s", 90_000: "1m30s", -500: "-500ms", 25 * strategy.Hour: "1d1h"} {
-		if got := elapsed(millis); got != want {
-			t.Errorf("%d is written %s, want %s", millis, got, want)
+	for change, want := range map[string]string{
+		"init\n":       "the story has no init",
+		"max_limit 5":  "wss://a max_limit x: ",
+		"after 3m\n":   "ends before these are told",
+		"eose wss://a": `"nonsense" is no input`,
+	} {
+		with := map[string]string{"init\n": "", "max_limit 5": "max_limit x", "after 3m\n": "", "eose wss://a": "nonsense"}[change]
+		broken := strings.Replace(text, change, with, 1)
+		if change == "after 3m\n" {
+			broken = strings.TrimSuffix(text[:strings.LastIndex(text, "----")], "\n")
 		}
-	}
-	if Line(&abi.StepAction{Do: abi.DoSetTimer, ID: "t", At: 5}) != "timer t 5" {
-		t.Error("a line of a harness is written as in a story")
+		if _, err := story.Play(broken, native); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", change, err, want)
+		}
 	}
 }
 

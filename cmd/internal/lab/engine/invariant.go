@@ -25,6 +25,15 @@ type invariants struct {
 	steps   int
 	full    int // seconds one after the other in which a strategy has all its turns
 	quietAt int64
+	left    []departed
+}
+
+// departed is a repository that was deleted at a Talon.
+type departed struct {
+	t     *talon
+	repo  *world.Repo
+	names map[string]bool // values by which subscriptions ask for it
+	at    int64
 }
 
 // openSub is a subscription that the loop keeps open on a line.
@@ -183,6 +192,7 @@ func (c *invariants) check() {
 	e := c.o.e
 	c.within()
 	c.overlap()
+	c.unsubscribed()
 	c.o.git.observe()
 	if e.Now()+checkEvery <= e.end {
 		e.After(checkEvery, c.check)
@@ -274,6 +284,38 @@ func (c *invariants) overlap() {
 						return
 					}
 					seen[v] = name
+				}
+			}
+		}
+	}
+}
+
+// gone notes that a repository was deleted at a Talon.
+func (c *invariants) gone(t *talon, address string) {
+	w := c.o.e.w
+	i := slices.IndexFunc(w.Repos, func(r *world.Repo) bool { return r.Address == address })
+	if i < 0 || w.Scenario.Invariants.Gone == 0 || len(w.Relays) > maxOverlapRelays {
+		return
+	}
+	c.left = append(c.left, departed{t, w.Repos[i], w.Names(w.Repos[i]), t.e.Now()})
+}
+
+// unsubscribed checks that no subscription asks for a repository that was deleted long ago.
+func (c *invariants) unsubscribed() {
+	e := c.o.e
+	limit := e.w.Scenario.Invariants.Gone.Milliseconds()
+	for _, d := range c.left {
+		if e.Now()-d.at <= limit {
+			continue
+		}
+		for _, id := range sortedKeys(d.t.lines) {
+			l := d.t.lines[id]
+			for _, name := range sortedKeys(l.open) {
+				for _, v := range l.open[name].values {
+					if _, value, _ := strings.Cut(v, " "); d.names[value] {
+						c.broken("gone", l.r.Name, "the subscription %q asks for %.80s, of a repository that was deleted %v ago", name, v, e.seconds(e.Now()-d.at))
+						return
+					}
 				}
 			}
 		}

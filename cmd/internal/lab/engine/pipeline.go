@@ -189,9 +189,17 @@ func (t *talon) put(e *host.Event) (host.Verdict, []loop.Change) {
 	if e.Kind == host.KindDeletion {
 		for _, tag := range e.Tags {
 			var id host.ID
-			if len(tag) > 1 && tag[0] == "e" && host.ParseHex(id[:], tag[1]) {
+			switch {
+			case len(tag) < 2:
+			case tag[0] == "e" && host.ParseHex(id[:], tag[1]):
 				if old := t.store().Get(id); old != nil {
 					before = append(before, old)
+				}
+			case tag[0] == "a":
+				if a, ok := host.ParseAddress(tag[1]); ok {
+					if old := t.store().At(a); old != nil {
+						before = append(before, old)
+					}
 				}
 			}
 		}
@@ -206,6 +214,10 @@ func (t *talon) put(e *host.Event) (host.Verdict, []loop.Change) {
 	changes = append(changes, loop.Followed(t.known, t.now()/1000, removed, nil)...)
 	t.e.watch.stored(t, e)
 	for _, old := range removed {
+		if a, ok := old.Address(); ok && t.store().At(a) == nil {
+			delete(t.named, a.String())
+			t.e.watch.check.gone(t, a.String())
+		}
 		t.e.watch.removed(t, old)
 	}
 	return host.Verdict{Code: host.Stored}, changes

@@ -271,6 +271,7 @@ var plantedBugs = map[string]bug{
 		return e
 	}},
 	"a subscription that the relay closed and nobody reopens": hide(abi.InputClosed),
+	"never unsubscribing from a repository that is gone":      hide(abi.InputRepoGone),
 }
 
 // runPlanted runs mirror with a bug, and returns the invariant that it breaks, or an empty text.
@@ -292,8 +293,7 @@ func runPlanted(t *testing.T, mirror, polite engine.Module, name, network string
 }
 
 // Scenarios find planted bugs with their defaults. They find nothing in the same strategy
-// without a bug (docs/how-to-lab-scenarios.md has this table). A strategy that stays subscribed
-// to a repository that is gone is missing here: no scenario has such a repository.
+// without a bug (docs/how-to-lab-scenarios.md has this table).
 func TestPlantedBugs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
@@ -316,6 +316,7 @@ func TestPlantedBugs(t *testing.T) {
 		{"since in milliseconds", "limits", 1, "late"},
 		{"a batch confirmed at its first EOSE", "limits", 1, "late"},
 		{"a subscription that the relay closed and nobody reopens", "limits", 1, "late"},
+		{"never unsubscribing from a repository that is gone", "late", 3, "gone"},
 	} {
 		if got := runPlanted(t, mirror, polite, c.bug, c.scenario, c.seed); got != c.invariant {
 			t.Errorf("%s: %s, seed %d: %q is broken; want %s", c.bug, c.scenario, c.seed, got, c.invariant)

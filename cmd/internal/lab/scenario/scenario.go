@@ -418,14 +418,15 @@ type Repositories struct {
 
 // Publishers describes the events that are published during the run.
 type Publishers struct {
-	Roots     float64 `key:"roots-per-day" max:"10000000" doc:"new issues, patches and pull requests"`
-	Comments  float64 `key:"comments-per-day" max:"10000000" doc:"comments in threads that exist; threads grow by their size"`
-	States    float64 `key:"states-per-day" max:"10000000" doc:"new states (30618), each in place of the one before"`
-	Edits     float64 `key:"edits-per-day" max:"10000000" doc:"new versions of announcements"`
-	Moves     float64 `key:"moves-per-day" max:"10000000" doc:"announcements that list other relays; later events are at those"`
-	New       float64 `key:"repositories-per-day" max:"10000000" doc:"new repositories"`
-	Deletions float64 `key:"deletions-per-day" max:"10000000" doc:"comments that their authors delete (NIP-09)"`
-	Noise     float64 `key:"noise-per-day" max:"10000000" doc:"events that do not belong to any repository here, at relays that are listed"`
+	Roots      float64 `key:"roots-per-day" max:"10000000" doc:"new issues, patches and pull requests"`
+	Comments   float64 `key:"comments-per-day" max:"10000000" doc:"comments in threads that exist; threads grow by their size"`
+	States     float64 `key:"states-per-day" max:"10000000" doc:"new states (30618), each in place of the one before"`
+	Edits      float64 `key:"edits-per-day" max:"10000000" doc:"new versions of announcements"`
+	Moves      float64 `key:"moves-per-day" max:"10000000" doc:"announcements that list other relays; later events are at those"`
+	New        float64 `key:"repositories-per-day" max:"10000000" doc:"new repositories"`
+	Departures float64 `key:"departures-per-day" max:"10000000" doc:"repositories whose owners delete the announcement (NIP-09); nobody writes about them any more"`
+	Deletions  float64 `key:"deletions-per-day" max:"10000000" doc:"comments that their authors delete (NIP-09)"`
+	Noise      float64 `key:"noise-per-day" max:"10000000" doc:"events that do not belong to any repository here, at relays that are listed"`
 
 	Diurnal   float64  `key:"diurnal" max:"1" doc:"how much more is published by day than by night"`
 	CopiesMin int      `key:"copies-min" min:"1" max:"64" doc:"listed relays that an event is sent to"`
@@ -458,6 +459,7 @@ type Fault struct {
 type Invariants struct {
 	Within   Duration `key:"within" doc:"a wanted event is here, if a relay with it could be reached for this time, or for the quiet time if that is shorter; 0: not checked"`
 	Overlap  Duration `key:"overlap" doc:"how long two subscriptions on one relay may ask for the same value; 0: is not checked"`
+	Gone     Duration `key:"gone" doc:"how long a subscription may ask for a repository that was deleted here; 0: not checked"`
 	Steps    int      `key:"steps" max:"100000000" doc:"steps of the strategy in one second; timers for now must not use up its turns for a minute either; 0: neither is checked"`
 	Quiet    int      `key:"quiet-requests" max:"100000000" doc:"REQs and NEG-OPENs on one relay in the last quarter of the quiet time; 0: is not checked"`
 	Settle   bool     `key:"complete" doc:"all wanted events that are available are here at the end"`
@@ -494,7 +496,7 @@ func Default() *Scenario {
 			Roots: 40, Comments: 120, States: 20, Diurnal: 0.6, CopiesMin: 1, CopiesMax: 3, SpreadS: 2, BackBy: 2 * day, LateBy: Duration(2 * time.Hour),
 			PushAfter: Duration(20 * time.Second), Mirrored: 1,
 		},
-		Invariants: Invariants{Within: Duration(30 * time.Hour), Overlap: Duration(30 * time.Minute), Steps: 20_000, Quiet: 600, Settle: true},
+		Invariants: Invariants{Within: Duration(30 * time.Hour), Overlap: Duration(30 * time.Minute), Gone: Duration(28 * time.Hour), Steps: 20_000, Quiet: 600, Settle: true},
 	}
 }
 

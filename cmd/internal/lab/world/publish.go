@@ -56,6 +56,7 @@ func (w *World) publish() {
 	p.present()
 	slices.SortStableFunc(w.Events, func(a, b *Event) int { return cmp.Compare(a.At, b.At) })
 	p.endVersions()
+	p.endDeparted()
 	for i, e := range w.Events {
 		e.Number = uint32(i)
 		w.ByID[e.ID] = e
@@ -102,6 +103,8 @@ func (p *publisher) present() {
 		}
 	}
 	each("new repositories", s.New, func(r stream, at int64) { p.newRepo(r, at) })
+	each("departures", s.Departures, p.depart)
+	p.publishDepartures()
 	each("moves", s.Moves, func(r stream, at int64) {
 		repo := p.repo(r, at)
 		repo.lists = append(repo.lists, list{at, p.drawList(r)})
@@ -154,7 +157,7 @@ func (p *publisher) arrivals(r stream, perDay float64) (times []int64) {
 // repo draws a repository that there is at a time.
 func (p *publisher) repo(r stream, at int64) *Repo {
 	for range 100 {
-		if repo := p.Repos[p.busy.draw(r)]; repo.lists[0].from < at {
+		if repo := p.Repos[p.busy.draw(r)]; repo.lists[0].from < at && (repo.Gone == 0 || at < repo.Gone) {
 			return repo
 		}
 	}

@@ -100,8 +100,11 @@ type Repo struct {
 	Address string
 	Talons  []int
 	Git     []int // git servers that it names
+	Gone    int64 // when its owner deleted the announcement; 0: never
 	lists   []list
 	said    []*Event // roots and comments
+
+	departure *Event // the deletion of its announcement; nil: there is none
 }
 
 // list is which relays a repository lists from a time.

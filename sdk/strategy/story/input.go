@@ -1,4 +1,4 @@
-package strategytest
+package story
 
 import (
 	"encoding/hex"
@@ -12,14 +12,13 @@ import (
 
 // words are those of a line that are still to be read.
 type words struct {
-	s    *teller
+	s    *play
 	line string
 	rest []string
 }
 
 // input carries out one line of a story.
-func (s *teller) input(line string) {
-	s.t.Helper()
+func (s *play) input(line string) {
 	w := &words{s, line, strings.Fields(line)}
 	switch verb := w.next(); verb {
 	case "config":
@@ -36,8 +35,12 @@ func (s *teller) input(line string) {
 	case "repo":
 		s.init.Repositories = append(s.init.Repositories, w.repos()...)
 	case "init":
-		if s.h == nil {
-			s.h = s.configured(s.t, s.config)
+		if s.player == nil {
+			step, err := s.load(s.config)
+			if err != nil {
+				failf("configure: %w", err)
+			}
+			s.player = NewPlayer(step)
 		}
 		init := s.init
 		s.init = &abi.StepInit{Seed: 1}
@@ -109,14 +112,14 @@ func (s *teller) input(line string) {
 	}
 }
 
-func (s *teller) now() int64 {
-	if s.h == nil {
+func (s *play) now() int64 {
+	if s.player == nil {
 		return Start
 	}
-	return s.h.Now
+	return s.player.Now
 }
 
-func (s *teller) configure(w *words) {
+func (s *play) configure(w *words) {
 	key := w.next()
 	var list []any
 	for _, v := range w.all() {
@@ -138,7 +141,7 @@ func (s *teller) configure(w *words) {
 }
 
 // events are local events, one for each id.
-func (s *teller) events(w *words) {
+func (s *play) events(w *words) {
 	e := abi.LocalEvent{Kind: uint32(w.number()), Level: abi.SyncLevelFull, CreatedAt: s.now() / 1000}
 	var ids []string
 	for len(w.rest) > 0 && strings.Contains(w.rest[0], ":") {
@@ -160,8 +163,7 @@ func (s *teller) events(w *words) {
 }
 
 func (w *words) fail(format string, args ...any) {
-	w.s.t.Helper()
-	w.s.t.Fatalf("%s: %s", w.line, fmt.Sprintf(format, args...))
+	failf("%s: %s", w.line, fmt.Sprintf(format, args...))
 }
 
 func (w *words) next() string {
