@@ -119,6 +119,9 @@ type Room struct {
 	Bytes  int64
 	Reason string           // for a push that adds more
 	Limits host.UsageLimits // from which it follows
+
+	// Told says that a maintainer pushes, who gets to know how much of the limits is used.
+	Told bool
 }
 
 // refusal returns why a push that adds this many bytes is refused, nil if it is not.
