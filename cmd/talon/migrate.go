@@ -28,10 +28,11 @@ func migrateCommand() *cobra.Command {
 signature, asks its policies, and accepts the refs that the maintainers' states sign. Its domain must be the one that the announcements name.
 
 Each SOURCE is one of these:
-  ws://HOST or wss://HOST   a GRASP server, such as ngit-grasp or ngit-relay, or a relay: its events, and its repositories over HTTP
+  ws://HOST or wss://HOST   a GRASP server, such as ngit-grasp or ngit-relay, or a relay: its events, and its
+                            repositories over HTTP
   FILE.jsonl                events, one a line, as strfry export and talon export write them
-  FOLDER                    repositories at NPUB/IDENTIFIER.git, and below prs, as ngit-grasp and ngit-relay keep them; and what waits in
-                            its purgatory-state.json
+  FOLDER                    repositories at NPUB/IDENTIFIER.git, and below prs, as ngit-grasp and ngit-relay keep
+                            them; and what waits in its purgatory-state.json
 
 The old server may run. What the new one has already is not sent again: migrate once while the old server serves people, and once more, briefly, at the switch.
 At last every repository is cloned from the new server and its refs are compared, and both sides answer the same filters. The exit code is 1 if something differs.`,
