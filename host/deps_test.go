@@ -91,6 +91,7 @@ var allowed = map[string]string{
 	"cmd/internal/lab/engine":   "cmd/internal/lab/result cmd/internal/lab/scenario cmd/internal/lab/world host host/gitfetch host/gitfetch/queue host/negentropy host/plugin/guest host/relayclient host/relaymodel host/relaysync host/relaysync/health host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/session host/throttle host/wire internal/simclock sdk/abi sdk/grasp",
 	"cmd/internal/lab/module":   "cmd/internal/author cmd/internal/lab/engine cmd/internal/lab/result host/plugin/guest sdk/abi/manifest sdk/strategy",
 	"cmd/internal/lab/runner":   "cmd/internal/lab/engine cmd/internal/lab/result cmd/internal/lab/scenario cmd/internal/lab/world",
+	"cmd/internal/lab/hunt":     "cmd/internal/lab/result cmd/internal/lab/scenario internal/durable",
 	"cmd/internal/lab/report":   "cmd/internal/lab/result cmd/internal/lab/stats",
 	"cmd/internal/lab/stats":    "cmd/internal/lab/result",
 	"host/web":                  "host host/bound host/gitread host/gitrepo host/maintainers host/moderation host/web/code host/web/markdown host/web/text host/wire internal/recent sdk/grasp sdk/nip19",

@@ -113,14 +113,18 @@ const (
 	labMemory  = 900 << 20
 )
 
-// runLab makes the runs, and shows what comes of them.
-func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
+func setLabMemory() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(labMemory)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(labGarbage)
 	}
+}
+
+// runLab makes the runs, and shows what comes of them.
+func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
+	setLabMemory()
 	w := result.NewWriter(io.Discard)
 	runs := filepath.Join(out, "runs.jsonl")
 	if out != "" {
@@ -187,9 +191,6 @@ func (o *labOptions) variants(ctx context.Context, path string, jobs int, w io.W
 	if o.level != "" && o.level != string(result.Wire) && o.level != string(result.Model) {
 		return nil, fmt.Errorf("level %q: want wire or model", o.level)
 	}
-	if len(o.strategies) == 0 {
-		return nil, errors.New("want a strategy: --strategy layered-v5, or a file")
-	}
 	s, _, err := scenario.Open(path)
 	if err != nil {
 		return nil, errors.New(plain(err.Error()))
@@ -197,6 +198,28 @@ func (o *labOptions) variants(ctx context.Context, path string, jobs int, w io.W
 	sets, err := sweeps(o.set)
 	if err != nil {
 		return nil, err
+	}
+	pairs, err := o.pairs(ctx, jobs, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		changed, err := runner.Change(s, set)
+		if err != nil {
+			return nil, errors.New(plain(err.Error()))
+		}
+		for _, v := range pairs {
+			v.Scenario, v.Set = changed, set
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+// pairs opens the modules, and returns each strategy with each throttle, without a scenario.
+func (o *labOptions) pairs(ctx context.Context, jobs int, w io.Writer) (list []runner.Variant, err error) {
+	if len(o.strategies) == 0 {
+		return nil, errors.New("want a strategy: --strategy layered-v5, or a file")
 	}
 	strategies, err := o.open(ctx, o.strategies, manifest.WorldStrategy, jobs, w)
 	if err != nil {
@@ -209,15 +232,9 @@ func (o *labOptions) variants(ctx context.Context, path string, jobs int, w io.W
 	if len(throttles) == 0 {
 		throttles = []engine.Module{nil}
 	}
-	for _, set := range sets {
-		changed, err := runner.Change(s, set)
-		if err != nil {
-			return nil, errors.New(plain(err.Error()))
-		}
-		for _, a := range strategies {
-			for _, b := range throttles {
-				list = append(list, runner.Variant{Scenario: changed, Set: set, Strategy: a, Throttle: b})
-			}
+	for _, a := range strategies {
+		for _, b := range throttles {
+			list = append(list, runner.Variant{Strategy: a, Throttle: b})
 		}
 	}
 	return list, nil
@@ -284,7 +301,7 @@ func labCommand() *cobra.Command {
 
 What runs leave is a file of JSON lines. Comparisons are paired by seed: variants in the same world with the same seed had the same weather.`,
 	})
-	group(cmd, "run", "Try modules:", labRunCommand(), labWatchCommand(), labRecordCommand())
+	group(cmd, "run", "Try modules:", labRunCommand(), labHuntCommand(), labWatchCommand(), labRecordCommand())
 	group(cmd, "results", "Look at results:", labReportCommand(), labDiffCommand())
 	return cmd
 }
