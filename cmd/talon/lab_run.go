@@ -47,7 +47,7 @@ func (o *labOptions) flags(cmd *cobra.Command) {
 
 func labRunCommand() *cobra.Command {
 	var o labOptions
-	var seeds, jobs, shrink int
+	var seeds, jobs, shrink, finding int
 	var out, trace string
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO",
@@ -57,6 +57,7 @@ how long lines take. The modules are the files that production runs, and so are 
 
 With --out, a folder gets runs.jsonl, the tables as CSV, and report.html. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
 part of its events and faults that was found to break it too. The exit code is 1 then. Interrupted, it writes what is done.
+With --finding N, the Nth of these parts is replayed and printed as a story, which talon plugin test plays.
 
 SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of those that are built in:
 `,
@@ -76,10 +77,11 @@ SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of tho
 	f.IntVar(&jobs, "jobs", runtime.GOMAXPROCS(0), "how `many` runs at once")
 	f.IntVar(&shrink, "shrink", 200, "how `many` runs are spent on making a broken invariant small; 0: none")
 	f.StringVar(&out, "out", "", "`folder` for the results; without one there is only the table")
+	f.IntVar(&finding, "finding", 0, "print this `finding` as a story for testdata, instead of the table: 1 is the first")
 	f.StringVar(&trace, "trace", "", "keep the messages between the first Talon and this `relay`, such as strfry-0")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if seeds < 1 || seeds > 1_000_000 || jobs < 1 || jobs > 1024 || shrink < 0 {
-			return errors.New("want seeds from 1 to 1000000, jobs from 1 to 1024, and shrink from 0")
+		if seeds < 1 || seeds > 1_000_000 || jobs < 1 || jobs > 1024 || shrink < 0 || finding < 0 {
+			return errors.New("want seeds from 1 to 1000000, jobs from 1 to 1024, and shrink and finding from 0")
 		}
 		variants, err := o.variants(cmd.Context(), args[0], jobs, cmd.ErrOrStderr())
 		defer o.close()
@@ -88,6 +90,9 @@ SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of tho
 		}
 		p := &runner.Plan{
 			Variants: variants, First: o.first, Seeds: seeds, Jobs: jobs, Level: result.Level(o.level), Trace: trace, Relays: true, Shrink: shrink,
+		}
+		if finding > 0 {
+			return quoted(labStory(cmd, p, finding))
 		}
 		return quoted(runLab(cmd, p, out))
 	}

@@ -78,6 +78,10 @@ func drawRelays(r drawing, s *scenario.Scenario) {
 		c.SetDefaults()
 		c.Count = 1 + r.upTo(2)
 		c.Profile = one(r, "strfry", "strfry", "khatru", "ngit-grasp", "ngit-relay", "nostr-rs-relay", "nostream", "limited", "notice-only", "lying", "dropping", "silent", "dead")
+		if c.Profile == "limited" {
+			// Its answers have room for the events of one second: no REQ brings more.
+			c.Keys = "limits.limit = 50\nlimits.default-limit = 50\n"
+		}
 		c.LatencyMS = one(r, 5.0, 40, 40, 200, 600)
 		c.Bandwidth = one(r, 0, 5_000_000, 50_000)
 		if r.chance(0.2) {
