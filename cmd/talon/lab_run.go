@@ -55,7 +55,8 @@ func labRunCommand() *cobra.Command {
 		Long: `Run every strategy with every throttle in a scenario, once for each seed. All variants of a seed have the same weather: what is published when, which relays fail,
 how long lines take. The modules are the files that production runs, and so are the machines that carry out what they decide.
 
-With --out, a folder gets runs.jsonl, the tables as CSV, and report.html. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
+With --out, a folder gets runs.jsonl, the tables as CSV, and report.html. It also gets the scenario, the modules, the command and a CITATION.cff, so that talon lab
+rerun makes the same results from it. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
 part of its events and faults that was found to break it too. The exit code is 1 then. Interrupted, it writes what is done.
 With --finding N, the Nth of these parts is replayed and printed as a story, which talon plugin test plays.
 
@@ -88,11 +89,19 @@ SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of tho
 		if err != nil {
 			return err
 		}
-		p := &runner.Plan{
+		p := &labPlan{Plan: runner.Plan{
 			Variants: variants, First: o.first, Seeds: seeds, Jobs: jobs, Level: result.Level(o.level), Trace: trace, Relays: true, Shrink: shrink,
-		}
+		}, command: append([]string{"talon"}, os.Args[1:]...)}
 		if finding > 0 {
-			return quoted(labStory(cmd, p, finding))
+			return quoted(labStory(cmd, &p.Plan, finding))
+		}
+		if out != "" {
+			if err := os.MkdirAll(out, 0o755); err != nil {
+				return err
+			}
+			if err := o.keep(out, args[0], p); err != nil {
+				return quoted(err)
+			}
 		}
 		return quoted(runLab(cmd, p, out))
 	}
@@ -127,24 +136,26 @@ func setLabMemory() {
 	}
 }
 
-// runLab makes the runs, and shows what comes of them.
-func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
+// labPlan is what a command runs.
+type labPlan struct {
+	runner.Plan
+	command []string
+}
+
+// makeRuns makes the runs. A folder, if there is one, gets runs.jsonl. It returns what a report
+// takes, and what broke.
+func (p *labPlan) makeRuns(cmd *cobra.Command, out string) (r *report.Report, broken []string, err error) {
 	setLabMemory()
 	w := result.NewWriter(io.Discard)
-	runs := filepath.Join(out, "runs.jsonl")
 	if out != "" {
-		if err := os.MkdirAll(out, 0o755); err != nil {
-			return err
-		}
-		file, err := os.Create(runs)
+		file, err := os.Create(filepath.Join(out, runsFile))
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		defer file.Close()
 		w = result.NewWriter(file) // a run at a time: nothing is left to be written
 	}
-	r := new(report.Report)
-	var broken []string
+	r = new(report.Report)
 	p.Write = func(run *result.Run) error {
 		for _, f := range run.Findings {
 			if f.Prefix != nil {
@@ -165,13 +176,19 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 			return fmt.Sprintf("[%s%s] %d of %d runs, %v left", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, all, left.Round(time.Second))
 		})
 	}
-	err := runner.Run(cmd.Context(), p)
+	err = runner.Run(cmd.Context(), &p.Plan)
 	bar.end()
+	return r, broken, err
+}
+
+// runLab makes the runs, and shows what comes of them.
+func runLab(cmd *cobra.Command, p *labPlan, out string) error {
+	r, broken, err := p.makeRuns(cmd, out)
 	if err != nil {
 		return err
 	}
 	if out != "" {
-		if err := errors.Join(writeTables(out, []string{runs}), durable.WriteFrom(filepath.Join(out, "report.html"), 0o644, r.Page)); err != nil {
+		if err := errors.Join(writeTables(out, []string{filepath.Join(out, runsFile)}), durable.WriteFrom(filepath.Join(out, "report.html"), 0o644, r.Page)); err != nil {
 			return err
 		}
 	}
@@ -306,7 +323,7 @@ func labCommand() *cobra.Command {
 
 What runs leave is a file of JSON lines. Comparisons are paired by seed: variants in the same world with the same seed had the same weather.`,
 	})
-	group(cmd, "run", "Try modules:", labRunCommand(), labHuntCommand(), labWatchCommand(), labRecordCommand())
+	group(cmd, "run", "Try modules:", labRunCommand(), labRerunCommand(), labHuntCommand(), labWatchCommand(), labRecordCommand())
 	group(cmd, "results", "Look at results:", labReportCommand(), labDiffCommand())
 	return cmd
 }
