@@ -104,7 +104,8 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := load(t, wasm, o)
-		if about := m.About(); about.Criteria != "everything" || about.Curation != "nothing" || about.Writes != host.WritesRestricted || !slices.Equal(about.Grasps, []string{"GRASP-01", "GRASP-06"}) {
+		if about := m.About(); about.Criteria != "everything" || about.Curation != "nothing" || about.Writes != host.WritesRestricted || !slices.Equal(about.Grasps, []string{"GRASP-01", "GRASP-06"}) ||
+			about.Limits != (host.Limitation{MaxContentLength: 70_000, MaxEventTags: 300, CreatedAtLowerLimit: 1, CreatedAtUpperLimit: 900, MinPowDifficulty: 20, AuthRequired: true}) {
 			t.Errorf("the module says %+v of the relay", about)
 		}
 		o.Config = map[string]any{"text": "wrong"}

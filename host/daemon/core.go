@@ -239,6 +239,9 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	return errors.Join(err, <-stopped, <-stopped, <-stopped, <-stopped)
 }
 
+// private reports whether a repository is not for everybody.
+func (c *Core) private(a host.Address) bool { return c.Audiences.Repository(a) != nil }
+
 // setAudiences has the pipeline change who receives stored events.
 func (c *Core) setAudiences(ctx context.Context, list []audience.Change) error {
 	changes := make([]ingest.AudienceChange, len(list))

@@ -127,6 +127,7 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 		Maintain: d.cfg.Maintenance,
 		PullRefs: d.cfg.PullRefs,
 
+		Private:    core.private,
 		Moderation: core.Moderation,
 	})
 }

@@ -123,6 +123,7 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Refused:  knownRelays{core.Store, knownRefused},
 		Policies: func() string { return rulesOf(d.version, d.cfg.Service(), core.Plugins.List()) },
 		Hosted:   core.hosted(ctx, service),
+		Private:  core.private,
 		Namer:    core.namer,
 		Verify:   schnorr.Verify,
 		Sign:     key.Sign,
@@ -310,6 +311,11 @@ func addresses(listeners []net.Listener) []netip.AddrPort {
 // wantedHere is the store as sync compares it with relays: what the operator has taken down is not
 // missing.
 type wantedHere struct{ Store }
+
+// HeldBy returns the held events for everybody that match.
+func (s wantedHere) HeldBy(ctx context.Context, f host.Filter) ([][]byte, error) {
+	return pageFacts{s.Store}.HeldBy(ctx, f)
+}
 
 func (s wantedHere) Missing(ctx context.Context, ids []host.ID) ([]host.ID, error) {
 	missing, err := s.Store.Missing(ctx, ids)

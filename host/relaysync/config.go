@@ -44,6 +44,9 @@ type Local interface {
 
 	// Missing returns those of ids that are not stored.
 	Missing(ctx context.Context, ids []host.ID) ([]host.ID, error)
+
+	// HeldBy returns the held events that match and are for everybody.
+	HeldBy(ctx context.Context, f host.Filter) ([][]byte, error)
 }
 
 // Memory stores the records of relays across restarts. Its methods are called one after
@@ -101,6 +104,10 @@ type Deps struct {
 	// lists this service, or this service archives it (GRASP-05). One whose announcement
 	// is held is always kept.
 	Hosted func(a *grasp.Announcement) (bool, error)
+
+	// Private reports whether a repository is not for everybody: only relays that its announcement
+	// names are asked about it. Nil: none is.
+	Private func(a host.Address) bool
 
 	// Namer says who sent a held announcement by an author. With nil, relays that only held
 	// announcements name have no limits of their own.

@@ -131,7 +131,7 @@ func New(cfg Config, deps Deps) (*Sync, error) {
 	}
 	v.refusals = refusals{keep: keep, policies: deps.Policies, known: v.known, now: func() int64 { return cfg.Now().Unix() }}
 	v.charged = v.dialer
-	loopDeps := loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Hosted: deps.Hosted}
+	loopDeps := loop.Deps{Strategy: called{v}, Facts: read{v}, Health: deps.Health, Hosted: deps.Hosted, Private: deps.Private}
 	if v.strangers = newStrangers(cfg.Limits.Connections, deps.Namer, cfg.Now); v.strangers != nil {
 		loopDeps.Strangers = v.strangers
 	}
@@ -417,7 +417,7 @@ func (v *Sync) localSet(ctx context.Context, b *session.Build) (*negentropy.Set,
 	if n > limit {
 		return nil, none, errRecords
 	}
-	held, err := v.deps.Facts.HeldBy(ctx, b.Filter)
+	held, err := v.deps.Local.HeldBy(ctx, b.Filter)
 	if err != nil {
 		return nil, none, err
 	}

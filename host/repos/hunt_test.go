@@ -75,6 +75,21 @@ func TestHunted(t *testing.T) {
 		t.Errorf("stored announcements name %v", servers)
 	}
 
+	// Only servers that its own announcement names learn of a private repository.
+	w.reconciler.cfg.Private = func(a host.Address) bool { return a.PubKey == alice.PubKey && a.D == "demo" }
+	private, err := w.reconciler.Wanted(t.Context(), "demo")
+	w.must(err)
+	for i := range private {
+		urls := slices.Compact(slices.Sorted(slices.Values(private[i].URLs)))
+		if !slices.Equal(urls, []string{"http://a.test/x.git", ours}) {
+			t.Errorf("the private repository is looked for at %v", urls)
+		}
+	}
+	if len(private) != 2 {
+		t.Errorf("a private repository wants %+v", private)
+	}
+	w.reconciler.cfg.Private = nil
+
 	// A server that has it all.
 	bare := filepath.Join(t.TempDir(), "remote")
 	work.git("clone", "-q", "--bare", work.dir, filepath.Join(bare, "x.git"))

@@ -120,6 +120,10 @@ type Config struct {
 	PullRefs int           // for events that are not here, which one network may push in an hour; 0: no bound
 	Nodes    Nodes         // nil: this process is alone
 
+	// Private reports whether a repository is not for everybody: only servers that its announcement
+	// names are asked for its data. Nil: none is.
+	Private func(a host.Address) bool
+
 	// Moderation is the operator's log of what is taken down; nil is an empty one.
 	Moderation *moderation.Log
 }

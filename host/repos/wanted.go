@@ -202,7 +202,7 @@ func (s *search) wantedBy(
 	var strangers map[string][]gitfetch.Namer
 	name := func() {
 		if strangers == nil {
-			urls, strangers = s.cloneURLs(maintainers)
+			urls, strangers = s.cloneURLs(s.naming(p, maintainers))
 		}
 	}
 	var wants []gitfetch.Want
@@ -224,10 +224,35 @@ func (s *search) wantedBy(
 		}
 		if !there {
 			name()
-			wants = append(wants, wantOfPull(repo, pr, urls, strangers))
+			wants = append(wants, wantOfPull(repo, s.withoutOthers(p, pr, urls), urls, strangers))
 		}
 	}
 	return wants, s.f.limitWants(ctx, p, maintainers, wants[:ofMaintainers], wants[ofMaintainers:])
+}
+
+// naming returns the maintainers whose announcements name the servers that have a repository: of a
+// private one only its owner.
+func (s *search) naming(p location, maintainers []grasp.PubKey) []grasp.PubKey {
+	if !s.f.private(p) {
+		return maintainers
+	}
+	return []grasp.PubKey{p.PubKey}
+}
+
+// withoutOthers returns a pull request of a private repository without URLs that the repository does
+// not name: their servers would learn of it.
+func (s *search) withoutOthers(p location, pr *grasp.PullRequest, urls []string) *grasp.PullRequest {
+	if !s.f.private(p) {
+		return pr
+	}
+	own := *pr
+	own.Clone = slices.DeleteFunc(slices.Clone(pr.Clone), func(u string) bool { return !slices.Contains(urls, u) })
+	return &own
+}
+
+// private reports whether a repository is not for everybody.
+func (f *Reconciler) private(p location) bool {
+	return f.cfg.Private != nil && f.cfg.Private(host.Address{Kind: grasp.KindAnnouncement, PubKey: host.PubKey(p.PubKey), D: p.Identifier})
 }
 
 // cloneURLs returns the URLs that announcements by the maintainers name. Strangers are those that

@@ -6,6 +6,9 @@
 //   - only: if the list is not empty, what is not on it is refused;
 //   - accept: what is on the list is accepted, later policies are not asked.
 //
+// An event is on the lists of deny and of accept if it is on one of them, and on those of only if it is
+// on all of them. The settings deny_match, only_match and accept_match change that.
+//
 // An event that none of them decides passes to the next policy. So deny beats
 // only, and only beats accept.
 //
@@ -36,6 +39,9 @@ type lists struct {
 	// Which lists of each strength are not empty.
 	denying, limiting, accepting matched
 
+	// The lists of these strengths count together, or one by one.
+	denyAll, onlyAny, acceptAll bool
+
 	// The answers of each rule, made when the policy is configured.
 	denied, notListed refusals
 }
@@ -51,23 +57,41 @@ func (l *lists) Configure(cfg policy.Config) error {
 		}
 		*strength.used = strength.list.used()
 	}
+	for _, setting := range []struct {
+		key, usual, other string
+		changed           *bool
+	}{
+		{"deny_match", "any", "all", &l.denyAll}, {"only_match", "all", "any", &l.onlyAny}, {"accept_match", "any", "all", &l.acceptAll},
+	} {
+		text := cfg.String(setting.key)
+		if text != setting.usual && text != setting.other {
+			return policy.WrongValue(setting.key, text, `"any" or "all"`)
+		}
+		*setting.changed = text == setting.other
+	}
 	return l.configureRefusals(cfg)
 }
 
 func (l *lists) Admit(in policy.Input) policy.Verdict {
 	event := in.Event()
 	if l.denying != 0 {
-		if on := withoutAllowed(&in, event, l.deny.match(&in, event)); on != 0 {
-			return l.denied.of(on)
+		if on := l.deny.match(&in, event); on == l.denying || !l.denyAll {
+			// What the operator allows is on no list.
+			if on = withoutAllowed(&in, event, on); on == l.denying || on != 0 && !l.denyAll {
+				return l.denied.of(on)
+			}
 		}
 	}
 	if l.limiting != 0 {
-		if missing := withoutAllowed(&in, event, l.limiting&^l.only.match(&in, event)); missing != 0 {
-			return l.notListed.of(missing)
+		if missing := l.limiting &^ l.only.match(&in, event); missing == l.limiting || !l.onlyAny {
+			// What the operator allows is on each of these lists.
+			if missing = withoutAllowed(&in, event, missing); missing == l.limiting || missing != 0 && !l.onlyAny {
+				return l.notListed.of(missing)
+			}
 		}
 	}
 	if l.accepting != 0 {
-		if on := l.accept.match(&in, event); on != 0 {
+		if on := l.accept.match(&in, event); on == l.accepting || on != 0 && !l.acceptAll {
 			return accepted(on)
 		}
 	}

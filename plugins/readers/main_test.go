@@ -149,3 +149,14 @@ func TestHostileFilters(t *testing.T) {
 		}
 	}
 }
+
+// TestDescribe: a relay with private repositories says so.
+func TestDescribe(t *testing.T) {
+	if d := policytest.New(t, manifest, new(rules), nil).About; d.Curation != "" {
+		t.Errorf("without private repositories: %q", d.Curation)
+	}
+	h := policytest.New(t, manifest, new(rules), map[string]any{"readers_repositories": []any{"secret"}})
+	if !strings.Contains(h.About.Curation, "/auth/") || strings.Contains(h.About.Curation, "secret") {
+		t.Errorf("with a private repository: %q", h.About.Curation)
+	}
+}

@@ -36,6 +36,6 @@ export { Action, Client, Connect, Origin, Push, Query, Verb } from "./assembly/m
 export { Admit, Updates } from "./assembly/request";
 export { Verdict } from "./assembly/verdict";
 export {
-  Policy, Writes, register, talon_abi_1, talon_admit, talon_audience, talon_buffer, talon_configure, talon_connect, talon_push,
+  Limitation, Policy, Writes, register, talon_abi_1, talon_admit, talon_audience, talon_buffer, talon_configure, talon_connect, talon_push,
   talon_query,
 } from "./assembly/policy";

@@ -729,17 +729,31 @@ static inline bool talon_config_prs(const talon_config *c) {
  * may hold an event of kind 30617, 30618, 1618 or 1619 that an earlier policy accepts.
  *
  * criteria and curation are lines for the relay's information document, as grasps is.
- * writes names the authors whose events this policy accepts. */
+ * writes names the authors whose events this policy accepts. limits has figures that it
+ * enforces. */
 enum {
 	TALON_WRITES_UNSAID = 0,
 	TALON_WRITES_OPEN = 1,       /* every valid event, but for spam and excess */
 	TALON_WRITES_RESTRICTED = 2, /* only of some authors, some kinds, about something */
 };
+
+/* Figures that a policy enforces, as the relay's information document (NIP-11) names them. The
+ * document shows the strictest of all policies. 0 is no limit. */
+typedef struct {
+	int64_t max_content_length; /* bytes */
+	int64_t max_event_tags;
+	int64_t created_at_lower_limit; /* seconds in the past */
+	int64_t created_at_upper_limit; /* seconds in the future */
+	int64_t min_pow_difficulty;     /* bits that an event of some class must have */
+	bool auth_required;             /* nothing can be read without authentication (NIP-42) */
+} talon_limitation;
+
 typedef struct {
 	talon_text failure;
 	bool idle_admit, idle_query, idle_connect, idle_push, idle_audience;
 	talon_text grasps[16], criteria, curation;
 	uint32_t writes;
+	talon_limitation limits;
 } talon_configured;
 
 /* The failure for a value that the manifest cannot describe as wrong. */
@@ -1141,6 +1155,23 @@ TALON_APART void talon_write_verdict(talon_writer *w, const talon_verdict *v) {
 		talon_put_number(w, 6, (uint64_t)v->max_repository_bytes);
 }
 
+/* The figure of a field of talon_limitation. */
+static inline uint64_t talon_limit(const talon_limitation *l, uint32_t field) {
+	switch (field) {
+	case 1:
+		return (uint64_t)l->max_content_length;
+	case 2:
+		return (uint64_t)l->max_event_tags;
+	case 3:
+		return (uint64_t)l->created_at_lower_limit;
+	case 4:
+		return (uint64_t)l->created_at_upper_limit;
+	case 5:
+		return (uint64_t)l->min_pow_difficulty;
+	}
+	return l->auth_required;
+}
+
 TALON_APART void talon_write_configured(talon_writer *w, const talon_configured *c) {
 	talon_put_some(w, 1, c->failure);
 	if (c->idle_admit)
@@ -1158,6 +1189,12 @@ TALON_APART void talon_write_configured(talon_writer *w, const talon_configured 
 		size += talon_size_some(c->grasps[n]);
 	if (c->writes != TALON_WRITES_UNSAID)
 		size += 1 + talon_size_varint(c->writes);
+	uint32_t limits = 0;
+	for (uint32_t field = 1; field <= 6; field++)
+		if (talon_limit(&c->limits, field) != 0)
+			limits += 1 + talon_size_varint(talon_limit(&c->limits, field));
+	if (limits > 0)
+		size += 1 + talon_size_varint(limits) + limits;
 	if (size > 0) {
 		talon_put_varint(w, TALON_DATA(3));
 		talon_put_varint(w, size);
@@ -1167,6 +1204,13 @@ TALON_APART void talon_write_configured(talon_writer *w, const talon_configured 
 		talon_put_some(w, 3, c->curation);
 		if (c->writes != TALON_WRITES_UNSAID)
 			talon_put_number(w, 4, c->writes);
+		if (limits > 0) {
+			talon_put_varint(w, TALON_DATA(5));
+			talon_put_varint(w, limits);
+			for (uint32_t field = 1; field <= 6; field++)
+				if (talon_limit(&c->limits, field) != 0)
+					talon_put_number(w, field, talon_limit(&c->limits, field));
+		}
 	}
 }
 

@@ -41,6 +41,10 @@ static talon_configured configure(const talon_config *c) {
 	return (talon_configured){
 		.grasps = {TALON_TEXT("GRASP-01"), TALON_TEXT("GRASP-06")}, .criteria = TALON_TEXT("everything"), .curation = TALON_TEXT("nothing"),
 		.writes = TALON_WRITES_RESTRICTED,
+		.limits = {
+			.max_content_length = 70000, .max_event_tags = 300, .created_at_lower_limit = 1, .created_at_upper_limit = 900,
+			.min_pow_difficulty = 20, .auth_required = true,
+		},
 	};
 }
 

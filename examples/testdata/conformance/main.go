@@ -49,7 +49,12 @@ func (c *conformance) Configure(cfg policy.Config) error {
 }
 
 func (c *conformance) Describe() policy.Description {
-	return policy.Description{Grasps: []string{"GRASP-01", "GRASP-06"}, Criteria: "everything", Curation: "nothing", Writes: policy.WritesRestricted}
+	return policy.Description{
+		Grasps: []string{"GRASP-01", "GRASP-06"}, Criteria: "everything", Curation: "nothing", Writes: policy.WritesRestricted,
+		Limits: policy.Limitation{
+			MaxContentLength: 70_000, MaxEventTags: 300, CreatedAtLowerLimit: 1, CreatedAtUpperLimit: 900, MinPowDifficulty: 20, AuthRequired: true,
+		},
+	}
 }
 
 func (c *conformance) Admit(in policy.Input) policy.Verdict {

@@ -144,6 +144,9 @@ func (s *Loop) ready(u string) (r *relay, class uint32, reason string) {
 	return r, 0, ""
 }
 
+// notNamed answers a request that would name nothing but private repositories to a relay.
+const notNamed = "the announcement of a private repository does not name this relay"
+
 // smallFilter is the number of values up to which filters are kept for a strategy that
 // takes over. Others it learns of without them: with all their values they would fill
 // memory many times over.
@@ -193,7 +196,13 @@ func (s *Loop) subscribe(a *abi.StepAction, u string) {
 		if a.Live {
 			f.Limit = 0
 		}
-		sub.Filters = append(sub.Filters, f)
+		if s.withoutPrivate(u, &f) {
+			sub.Filters = append(sub.Filters, f)
+		}
+	}
+	if len(sub.Filters) == 0 {
+		refuse(RefusedForbidden, abi.ClassForbidden, notNamed)
+		return
 	}
 	delete(r.hists, a.ID)
 	r.forgetSub(a.ID)
@@ -217,6 +226,10 @@ func (s *Loop) backfill(a *abi.StepAction, u string) {
 	f, ok := filterOf(&a.Filters[0])
 	if !ok {
 		refuse(RefusedMalformed, abi.ClassUnsupported, "a filter that matches nothing, or that no relay understands")
+		return
+	}
+	if !s.withoutPrivate(u, &f) {
+		refuse(RefusedForbidden, abi.ClassForbidden, notNamed)
 		return
 	}
 	if r.hists[a.ID] == nil && len(r.hists) >= s.cfg.Limits.Waiting {

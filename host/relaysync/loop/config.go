@@ -127,6 +127,10 @@ type Deps struct {
 	// is held is always kept.
 	Hosted func(a *grasp.Announcement) (bool, error)
 
+	// Private reports whether a repository is not for everybody: only relays that its announcement
+	// names are asked about it. Nil: none is.
+	Private func(a host.Address) bool
+
 	Strangers Strangers // nil: held announcements are as good as stored ones
 }
 

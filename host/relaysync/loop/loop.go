@@ -51,9 +51,10 @@ type Loop struct {
 	spare   []Effect // those of the last call of Effects
 	stats   Stats
 
-	clock  int64 // unix milliseconds; never goes back
-	relays map[string]*relay
-	repos  map[string]*repo // those of ours, by address
+	clock   int64 // unix milliseconds; never goes back
+	relays  map[string]*relay
+	repos   map[string]*repo // those of ours, by address
+	private private          // those that are not for everybody
 
 	named     map[string]*named // relays that repositories name, by URL
 	untold    []*repo           // with relays that the strategy was not told of
@@ -93,6 +94,7 @@ func New(cfg Config, deps Deps) (*Loop, error) {
 		own:     newOwnNames(cfg.Own),
 		relays:  make(map[string]*relay),
 		repos:   make(map[string]*repo),
+		private: newPrivate(),
 		named:   make(map[string]*named),
 		timers:  newTimers(),
 		budget:  float64(cfg.Limits.Answers),

@@ -23,6 +23,7 @@ type repo struct {
 	untold  []string // others that its held announcement names
 	id      host.ID  // of its announcement
 	author  host.PubKey
+	private bool // it is not for everybody
 }
 
 // rootKinds are those of a repository's root events.
@@ -81,7 +82,9 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 		return nil, err
 	}
 	note := func(e *host.Event) {
-		for _, address := range s.tagged(e) {
+		tagged := s.tagged(e)
+		s.private.noteRoot(e.ID, tagged)
+		for _, address := range tagged {
 			r := roots[address]
 			if r == nil {
 				r = new(rootsOf)
@@ -120,6 +123,10 @@ func (s *Loop) consider(e *host.Event, level uint32) error {
 		return nil // stored beats held
 	}
 	r := &repo{address: address, level: level, id: e.ID, author: e.PubKey}
+	if at, ok := e.Address(); ok && s.deps.Private != nil {
+		r.private = s.deps.Private(at)
+	}
+	s.private.note(r)
 	s.name(r, s.own.relayList(a.Relays, repoRelays))
 	s.repos[address] = r
 	if old != nil {
@@ -362,6 +369,7 @@ func (s *Loop) onChange(n *Change) {
 	case grasp.KindPatch, grasp.KindPullRequest, grasp.KindPRUpdate, grasp.KindIssue:
 		if n.Kind == Stored || n.Kind == Held {
 			if to := s.tagged(n.Event); len(to) > 0 {
+				s.private.noteRoot(n.Event.ID, to)
 				s.step(n.input(to, nil, 0))
 			}
 		}
@@ -417,6 +425,10 @@ func (s *Loop) announced(n *Change) {
 	if was != nil {
 		s.unname(was)
 	}
+	if was != nil && now != nil && now.private && !was.private {
+		s.notePrivateRoots(address)
+		s.conceal(now)
+	}
 	switch {
 	case now == nil && was != nil:
 		s.step(&abi.RepoGone{Repository: name})
@@ -468,13 +480,22 @@ func (s *Loop) announcement(a host.Address) (*host.Event, error) {
 	return nil, nil
 }
 
+// notePrivateRoots notes the root events of a repository that has become private.
+func (s *Loop) notePrivateRoots(a host.Address) {
+	f := host.Filter{Kinds: rootKinds, Tags: []host.TagFilter{{Name: 'a', Values: []string{a.String()}}}}
+	if err := s.eachEvent(f, func(e *host.Event) { s.private.noteRoot(e.ID, s.tagged(e)) }); err != nil {
+		s.log(session.Error, "read the root events of a private repository", "repo", a.String(), "err", err)
+	}
+}
+
 // tellRoots tells of the root events that were stored before their repository was
 // ours.
 func (s *Loop) tellRoots(a host.Address) {
 	f := host.Filter{Kinds: rootKinds, Tags: []host.TagFilter{{Name: 'a', Values: []string{a.String()}}}}
 	err := s.eachEvent(f, func(e *host.Event) {
-		n := Change{Event: e}
-		s.step(n.input(s.tagged(e), nil, 0))
+		n, tagged := Change{Event: e}, s.tagged(e)
+		s.private.noteRoot(e.ID, tagged)
+		s.step(n.input(tagged, nil, 0))
 	})
 	if err != nil {
 		s.log(session.Error, "read the root events of a repository", "repo", a.String(), "err", err)

@@ -11,6 +11,26 @@ export enum Writes {
   Restricted = 2, // only events of some authors, some kinds, about something
 }
 
+// Figures that a policy enforces, as the relay's information document (NIP-11) names them. The
+// document shows the strictest of all policies. 0 is no limit.
+export class Limitation {
+  maxContentLength: i64 = 0; // bytes
+  maxEventTags: i64 = 0;
+  createdAtLowerLimit: i64 = 0; // seconds in the past
+  createdAtUpperLimit: i64 = 0; // seconds in the future
+  minPowDifficulty: i64 = 0; // bits that an event of some class must have
+  authRequired: bool = false; // nothing can be read without authentication (NIP-42)
+
+  write(w: Writer): void {
+    if (this.maxContentLength) w.number(1, this.maxContentLength);
+    if (this.maxEventTags) w.number(2, this.maxEventTags);
+    if (this.createdAtLowerLimit) w.number(3, this.createdAtLowerLimit);
+    if (this.createdAtUpperLimit) w.number(4, this.createdAtUpperLimit);
+    if (this.minPowDifficulty) w.number(5, this.minPowDifficulty);
+    if (this.authRequired) w.number(6, 1);
+  }
+}
+
 // A policy decides which events an operator's relay accepts.
 //
 // The host calls the functions that "functions" of the manifest names, and the module must export
@@ -47,6 +67,11 @@ export abstract class Policy {
   // The authors whose events this policy accepts.
   writes(): Writes {
     return Writes.Unsaid;
+  }
+
+  // Figures that this policy enforces.
+  limits(): Limitation {
+    return new Limitation();
   }
 
   // May this event be stored? If all policies pass, it is refused.
@@ -137,6 +162,9 @@ export function talon_configure(length: u32): i64 {
   about.text(2, policy.criteria());
   about.text(3, policy.curation());
   if (policy.writes() != Writes.Unsaid) about.number(4, policy.writes());
+  const limits = new Writer();
+  policy.limits().write(limits);
+  if (limits.length > 0) about.bytes(5, limits.ptr, limits.length);
   if (about.length > 0) output.bytes(3, about.ptr, about.length);
   return answered();
 }

@@ -99,6 +99,41 @@ pub enum Writes {
     Restricted = 2,
 }
 
+/// Figures that a policy enforces, as the relay's information document (NIP-11) names them. The
+/// document shows the strictest of all policies. 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limitation {
+    /// Bytes of the content.
+    pub max_content_length: i64,
+    pub max_event_tags: i64,
+    /// Seconds in the past.
+    pub created_at_lower_limit: i64,
+    /// Seconds in the future.
+    pub created_at_upper_limit: i64,
+    /// Bits that an event of some class must have.
+    pub min_pow_difficulty: i64,
+    /// Nothing can be read without authentication (NIP-42).
+    pub auth_required: bool,
+}
+
+impl Limitation {
+    fn write(&self, b: &mut Vec<u8>) {
+        let figures = [
+            self.max_content_length,
+            self.max_event_tags,
+            self.created_at_lower_limit,
+            self.created_at_upper_limit,
+            self.min_pow_difficulty,
+            i64::from(self.auth_required),
+        ];
+        for (field, n) in (1..).zip(figures) {
+            if n != 0 {
+                wire::put_number(b, field, n as u64);
+            }
+        }
+    }
+}
+
 /// The description of a policy that has taken its configuration, for the host.
 #[derive(Default)]
 pub struct Configured {
@@ -115,6 +150,8 @@ pub struct Configured {
     pub curation: String,
     /// The authors whose events this policy accepts.
     pub writes: Writes,
+    /// Figures that this policy enforces.
+    pub limits: Limitation,
 }
 
 impl Configured {
@@ -130,6 +167,11 @@ impl Configured {
         wire::put_text(&mut about, 3, cut(&self.curation));
         if self.writes != Writes::Unsaid {
             wire::put_number(&mut about, 4, self.writes as u64);
+        }
+        let mut limits = Vec::new();
+        self.limits.write(&mut limits);
+        if !limits.is_empty() {
+            wire::put_data(&mut about, 5, &limits);
         }
         if !about.is_empty() {
             wire::put_data(b, 3, &about);

@@ -51,7 +51,7 @@ pub mod throttle;
 mod verdict;
 mod wire;
 
-pub use config::{Config, Configured, Writes, WrongValue};
+pub use config::{Config, Configured, Limitation, Writes, WrongValue};
 pub use event::{Event, Events, Tag};
 pub use filter::{Condition, Filter, Search, BY_ADDRESS, BY_MAINTAINER};
 pub use key::{hex, npub, parse_key, Key};

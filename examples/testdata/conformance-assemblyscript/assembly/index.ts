@@ -1,7 +1,7 @@
 // Says everything that it is told and finds out.
 
 import {
-  Admit, BY_ADDRESS, Bytes, Client, Config, Connect, Level, Line, NOT_FOUND, Policy, Push, Query, Search, Verdict, Writes, count, gauge, get,
+  Admit, BY_ADDRESS, Bytes, Client, Config, Connect, Level, Limitation, Line, NOT_FOUND, Policy, Push, Query, Search, Verdict, Writes, count, gauge, get,
   gitHas, gitRef, held, hex, inSet, kvDelete, kvGet, kvIncr, kvSet, log, npub, parseKey, query, queryHeld, referenced, register,
   take, wrongValue,
 } from "talon-policy";
@@ -36,6 +36,16 @@ class Conformance extends Policy {
   criteria(): string { return "everything"; }
   writes(): Writes { return Writes.Restricted; }
   curation(): string { return "nothing"; }
+  limits(): Limitation {
+    const l = new Limitation();
+    l.maxContentLength = 70000;
+    l.maxEventTags = 300;
+    l.createdAtLowerLimit = 1;
+    l.createdAtUpperLimit = 900;
+    l.minPowDifficulty = 20;
+    l.authRequired = true;
+    return l;
+  }
 
   admit(input: Admit): Verdict {
     const event = input.event;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use talon::host::{self, Level, Wait};
 use talon::{
-    hex, npub, parse_key, Admit, Client, Config, Configured, Connect, Key, Origin, Policy, Push,
-    Query, Search, Verb, Verdict, Writes, WrongValue, BY_ADDRESS,
+    hex, npub, parse_key, Admit, Client, Config, Configured, Connect, Key, Limitation, Origin, Policy,
+    Push, Query, Search, Verb, Verdict, Writes, WrongValue, BY_ADDRESS,
 };
 
 struct Conformance {
@@ -57,6 +57,14 @@ impl Policy for Conformance {
             criteria: "everything".into(),
             curation: "nothing".into(),
             writes: Writes::Restricted,
+            limits: Limitation {
+                max_content_length: 70_000,
+                max_event_tags: 300,
+                created_at_lower_limit: 1,
+                created_at_upper_limit: 900,
+                min_pow_difficulty: 20,
+                auth_required: true,
+            },
             ..Configured::default()
         }
     }
