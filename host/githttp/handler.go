@@ -120,8 +120,8 @@ type Room struct {
 	Reason string           // for a push that adds more
 	Limits host.UsageLimits // from which it follows
 
-	// Told says that a maintainer pushes, who gets to know how much of the limits is used.
-	Told bool
+	// Reported says that the answer reports how much of the limits is used: a maintainer pushes.
+	Reported bool
 }
 
 // refusal returns why a push that adds this many bytes is refused, nil if it is not.

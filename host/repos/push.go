@@ -464,7 +464,7 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 			push.Note = removalNote(absent(push.Removes, refs))
 		}
 	}
-	if push.Room != nil && push.Room.Told && push.Changed {
+	if push.Room != nil && push.Room.Reported && push.Changed {
 		text, err := f.usageNote(ctx, p, push.Room.Limits)
 		if err == nil && text != "" && push.Note != "" {
 			text = push.Note + "; " + text

@@ -80,7 +80,7 @@ func (f *Reconciler) limitWants(ctx context.Context, p location, maintainers []g
 func (f *Reconciler) setRoom(ctx context.Context, push *githttp.Push, c checked) (err error) {
 	maintained := byMaintainer(push, c.ask.Maintainers)
 	if push.Room, err = f.room(ctx, c.place, c.limits, !maintained); push.Room != nil {
-		push.Room.Told = maintained
+		push.Room.Reported = maintained
 	}
 	return err
 }
