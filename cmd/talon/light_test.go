@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"flag"
@@ -59,6 +60,10 @@ func (s *server) anonymous() float64 {
 	return s.proc("status", "RssAnon") * 1024 / 1e6
 }
 
+// unloadTime is the time after which the modules that nobody calls have left the memory: a
+// minute without calls, and two until the garbage collector runs by itself.
+const unloadTime = 190 * time.Second
+
 // BenchmarkLight starts servers with the chain that Talon comes with: where it never ran,
 // where it has, and under other addresses.
 func BenchmarkLight(b *testing.B) {
@@ -93,18 +98,17 @@ func BenchmarkLight(b *testing.B) {
 	})
 	b.Run("idle", func(b *testing.B) {
 		for b.Loop() {
-			plugins, data := bundled(b), b.TempDir()
-			start(b, data, plugins).stop()
-			s := start(b, data, plugins)
-			idle := s.anonymous()
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(idle, "anonymous-MB")
-			b.ReportMetric(s.proc("status", "VmRSS")*1024/1e6, "resident-MB")
-			s.stop()
-			s = start(b, data, plugins, "--cache", "16MiB")
-			b.ReportMetric(s.anonymous(), "cache-16MiB-anonymous-MB")
-			s.stop()
+			// All are idle at the same time, since that takes minutes.
+			idle := func(plugins string, flags ...string) started {
+				data := b.TempDir()
+				start(b, data, plugins, flags...).stop()
+				return start(b, data, plugins, flags...)
+			}
+			s, little := idle(bundled(b)), idle(bundled(b), "--cache", "16MiB")
+			extra := make(map[string]started)
 			for unit, module := range extraPolicies(b) {
+				plugins := bundled(b)
 				wasm, err := os.ReadFile(module)
 				if err == nil {
 					err = os.WriteFile(filepath.Join(plugins, "extra.wasm"), wasm, 0o600)
@@ -112,11 +116,31 @@ func BenchmarkLight(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				start(b, data, plugins).stop()
-				s = start(b, data, plugins)
-				b.ReportMetric(s.anonymous()-idle, unit)
-				s.stop()
+				extra[unit] = idle(plugins)
 			}
+			b.ReportMetric(s.anonymous(), "started-anonymous-MB")
+			time.Sleep(unloadTime)
+			most := s.anonymous()
+			b.ReportMetric(most, "anonymous-MB")
+			b.ReportMetric(s.proc("status", "VmRSS")*1024/1e6, "resident-MB")
+			b.ReportMetric(little.anonymous(), "cache-16MiB-anonymous-MB")
+			for unit, other := range extra {
+				b.ReportMetric(other.anonymous()-most, unit)
+				other.stop()
+			}
+			client, cpu := dial(b, s.server, false), s.server.cpu()
+			for i, unit := range []string{"again", "then"} {
+				answer, took := client.put(b, sign(b, i, i+1)[0])
+				if !bytes.HasPrefix(answer.text, okPrefix) {
+					b.Fatalf("an event after that is answered with %.200q", answer.text)
+				}
+				b.ReportMetric(took.Seconds()*1000, unit+"-ms")
+				b.ReportMetric((s.server.cpu()-cpu).Seconds()*1000, unit+"-cpu-ms")
+				cpu = s.server.cpu()
+			}
+			b.ReportMetric(s.anonymous(), "again-anonymous-MB")
+			s.stop()
+			little.stop()
 		}
 	})
 	b.Run("work", func(b *testing.B) {

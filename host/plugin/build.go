@@ -77,10 +77,11 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 	}
 	o := r.guestOptions(g)
 	if r.o.Compiler != nil && r.o.CacheDir != "" {
-		o.Elsewhere = func(ctx context.Context) error {
+		text := s.sidecar // the module keeps o, and must not keep its own file
+		o.Elsewhere = func(ctx context.Context, wasm []byte) error {
 			r.o.Log.Info("compiling a module, which takes some seconds …", "plugin", g.name)
 			job := &guest.CompileJob{
-				Name: g.name, Wasm: s.wasm, Sidecar: s.sidecar, Limits: r.o.Limits, Service: r.o.Service, CacheDir: r.cacheDir,
+				Name: g.name, Wasm: wasm, Sidecar: text, Limits: r.o.Limits, Service: r.o.Service, CacheDir: r.cacheDir,
 				Background: len(r.current.Load().generations) > 0,
 			}
 			return job.Run(ctx, r.o.Compiler)
@@ -152,6 +153,7 @@ func (r *Registry) guestOptions(g *generation) guest.Options {
 		Service:   r.o.Service,
 		CacheDir:  r.o.CacheDir,
 		Prepared:  r.prepared(),
+		Source:    r.moduleAgain(g),
 		Instances: r.o.Instances,
 		Events:    r.events,
 		Metrics:   r.metrics.guests,

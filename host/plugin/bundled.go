@@ -34,6 +34,17 @@ func (r *Registry) isBundled(name string, k key) bool {
 	return ok && m.SHA256 == k.sha256()
 }
 
+// bundledNameOf returns the name of the bundled module that a source has, whatever the name of
+// the plugin; empty if it is no bundled one.
+func (r *Registry) bundledNameOf(k key) string {
+	for _, m := range r.o.Bundled.Modules() {
+		if m.SHA256 == k.sha256() {
+			return m.Name
+		}
+	}
+	return ""
+}
+
 // addBundled adds the bundled modules that run to what is in the folder. REQUIRES: changing.
 func (r *Registry) addBundled(f *folderState) {
 	for _, m := range r.o.Bundled.Modules() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"talon/host/plugin/folder"
+	"talon/host/plugin/guest"
 	"talon/host/plugin/sidecar"
 )
 
@@ -13,17 +14,38 @@ var errNoHistory = errors.New("no earlier generations are kept")
 // sourceOf returns what a generation was made of, from the history, or from where all nodes
 // have it.
 func (r *Registry) sourceOf(ctx context.Context, name string, g *folder.Generation) (s *source, err error) {
-	var wasm []byte
-	if err = errNoHistory; r.history != nil {
-		wasm, err = r.history.Wasm(g.Wasm)
-	}
-	if err != nil && r.shared != nil {
-		wasm, err = r.shared.module(ctx, g.Wasm)
-	}
+	wasm, err := r.keptModule(ctx, g.Wasm)
 	if err != nil {
 		return nil, err
 	}
 	return newSource(name, moduleOf(wasm), sidecarOf(g)).sign(g.Signature), nil
+}
+
+// keptModule returns the module with a SHA-256, in hex, from the history, or from where all nodes
+// have it.
+func (r *Registry) keptModule(ctx context.Context, sha256 string) (wasm []byte, err error) {
+	if err = errNoHistory; r.history != nil {
+		wasm, err = r.history.Wasm(sha256)
+	}
+	if err != nil && r.shared != nil {
+		wasm, err = r.shared.module(ctx, sha256)
+	}
+	return wasm, err
+}
+
+// moduleAgain returns how a generation gets its module again after it was unloaded, if its
+// compiled code is lost by then. It is nil if nothing keeps modules.
+func (r *Registry) moduleAgain(g *generation) guest.Source {
+	name, sum := r.bundledNameOf(g.key), g.key.sha256()
+	if name == "" && r.history == nil && r.shared == nil {
+		return nil
+	}
+	return func(ctx context.Context) ([]byte, error) {
+		if name != "" {
+			return r.o.Bundled.Wasm(name)
+		}
+		return r.keptModule(ctx, sum)
+	}
 }
 
 // promote keeps a generation for the next start. Without it, it runs all the

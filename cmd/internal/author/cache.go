@@ -68,7 +68,7 @@ func Load(ctx context.Context, wasm []byte, o guest.Options) (m *guest.Module, e
 		m, err = guest.Load(ctx, wasm, o)
 		return err
 	})
-	return m, err // the code is mapped, or in memory
+	return m, err // the code is in memory
 }
 
 // withCache calls f with the folder of compiled code while no other process uses it.

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -84,6 +85,9 @@ func (m *Module) waitForInstance(ctx context.Context, facts host.Facts) (*instan
 	if inst == nil {
 		if inst, err = m.newInstance(ctx); err != nil {
 			m.pool.giveUp()
+			if errors.As(err, new(*reloadError)) {
+				return nil, err
+			}
 			return nil, m.failed(&Failure{Cause: CauseStart, what: "could not be started again", err: err})
 		}
 	}

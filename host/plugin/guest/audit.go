@@ -63,8 +63,8 @@ func auditManifest(man *manifest.Manifest, o *Options) error {
 
 // audit checks imports and exports: a module imports only functions that exist,
 // that its manifest asks for and that the operator grants, and exports what it
-// will be called by.
-func (m *Module) audit(compiled wazero.CompiledModule, grants func(string) bool) error {
+// will be called by. It returns the capabilities that the module imports.
+func (m *Module) audit(compiled wazero.CompiledModule, grants func(string) bool) (imports []string, err error) {
 	for _, f := range compiled.ImportedFunctions() {
 		from, name, _ := f.Import()
 		want, ok := hostFunc{}, false
@@ -73,29 +73,29 @@ func (m *Module) audit(compiled wazero.CompiledModule, grants func(string) bool)
 			want, ok = capabilities[name]
 			switch {
 			case ok && !slices.Contains(m.manifest.Capabilities, name):
-				return fmt.Errorf("the module imports %s, but its manifest does not ask for this capability", name)
+				return nil, fmt.Errorf("the module imports %s, but its manifest does not ask for this capability", name)
 			case ok && !grants(name):
-				return fmt.Errorf("the module imports %s, which the operator does not grant it: see capabilities in its side-car", name)
+				return nil, fmt.Errorf("the module imports %s, which the operator does not grant it: see capabilities in its side-car", name)
 			}
-			m.imports = append(m.imports, name)
+			imports = append(imports, name)
 		case wasiModule:
 			want, ok = wasi[name]
 		}
 		if !ok {
-			return fmt.Errorf("the module imports the function %.64q of %.64q, which this host does not have", name, from)
+			return nil, fmt.Errorf("the module imports the function %.64q of %.64q, which this host does not have", name, from)
 		}
 		if !slices.Equal(f.ParamTypes(), want.params) || !slices.Equal(f.ResultTypes(), want.results) {
-			return fmt.Errorf("the module imports %s as %s; it is %s", name,
+			return nil, fmt.Errorf("the module imports %s as %s; it is %s", name,
 				signature(f.ParamTypes(), f.ResultTypes()), signature(want.params, want.results))
 		}
 	}
-	slices.Sort(m.imports)
-	m.imports = slices.Compact(m.imports)
+	slices.Sort(imports)
+	imports = slices.Compact(imports)
 	if len(compiled.ImportedMemories()) > 0 {
-		return errors.New("the module imports a memory; it must export its own")
+		return nil, errors.New("the module imports a memory; it must export its own")
 	}
 	if _, ok := compiled.ExportedMemories()[abi.ExportMemory]; !ok {
-		return fmt.Errorf("the module does not export its memory as %q", abi.ExportMemory)
+		return nil, fmt.Errorf("the module does not export its memory as %q", abi.ExportMemory)
 	}
 	defined := compiled.ExportedFunctions()
 	check := func(name string, params, results []api.ValueType) error {
@@ -107,18 +107,18 @@ func (m *Module) audit(compiled wazero.CompiledModule, grants func(string) bool)
 	}
 	for _, want := range exports {
 		if err := check(want.name, want.params, want.results); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, f := range m.functions {
 		if err := check(f.export(), []api.ValueType{i32}, []api.ValueType{i64}); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if f, ok := defined[abi.ExportInitialize]; ok {
-		return checkSignature(abi.ExportInitialize, f, nil, nil)
+		return imports, checkSignature(abi.ExportInitialize, f, nil, nil)
 	}
-	return nil
+	return imports, nil
 }
 
 func checkSignature(name string, f api.FunctionDefinition, params, results []api.ValueType) error {

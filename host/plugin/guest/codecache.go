@@ -3,12 +3,12 @@ package guest
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,9 +17,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/tetratelabs/wazero"
-	"golang.org/x/sys/unix"
 
 	"talon/host/plugin/meter"
 	"talon/sdk/abi/manifest"
@@ -34,14 +31,10 @@ import (
 // failure leaves it, and checks the machine code alone. So a folder without the
 // right checksum is deleted before wazero sees it.
 type code struct {
-	dir   string
-	shell []byte
-	cache wazero.CompilationCache
-
+	dir     string
+	shell   []byte
 	machine string // file of machine code
 	info    fs.FileInfo
-	data    []byte // of that file, mapped; nil when it has been given back
-	spans   []span // where the code is in memory, with some other code
 }
 
 const (
@@ -94,60 +87,62 @@ func lockFolder(dir string) (unlock func()) {
 	}
 }
 
-// openCode opens the folder of a module, nil if nothing usable is there. The caller has
-// locked it.
+// openCode reads the folder of a module, and returns nil if nothing usable is there. The caller
+// has locked it.
 func openCode(dir string) (*code, error) {
 	want, err := os.ReadFile(filepath.Join(dir, checksumFile))
-	c := &code{dir: dir}
+	var c *code
+	var sum []byte
 	if err == nil {
-		c.machine, err = machineFile(dir, codeFolder)
+		c, sum, err = readCode(dir)
 	}
-	if err == nil {
-		c.info, err = os.Lstat(c.machine)
-	}
-	if err == nil {
-		c.data, err = mapFile(c.machine)
-	}
-	if err == nil {
-		c.shell, err = os.ReadFile(filepath.Join(dir, codeFolder, shellFile))
-	}
-	if err == nil && !bytes.Equal(c.checksum(), want) {
-		err = fs.ErrInvalid
-	}
-	if err != nil {
-		c.unmap()
+	if err != nil || !bytes.Equal(sum, want) {
 		return nil, removeCode(dir)
-	}
-	if c.cache, err = wazero.NewCompilationCacheWithDir(filepath.Join(dir, codeFolder)); err != nil {
-		c.unmap()
-		return nil, fmt.Errorf("open the folder of compiled code: %w", err)
 	}
 	return c, nil
 }
 
-// mapFile maps a whole file, to read it once and without a copy.
-func mapFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+// readCode reads what is in the folder of a module, and returns its checksum. The checksum is
+// over the place, length and content of machine code and shell. It detects the damage of a crash
+// or a failing disk. It does not protect against attackers: a process that may write the folder
+// can run code anyway.
+func readCode(dir string) (*code, []byte, error) {
+	c := &code{dir: dir}
+	var err error
+	if c.machine, err = machineFile(dir, codeFolder); err != nil {
+		return nil, nil, err
+	}
+	if c.info, err = os.Lstat(c.machine); err != nil {
+		return nil, nil, err
+	}
+	if c.shell, err = os.ReadFile(filepath.Join(dir, codeFolder, shellFile)); err != nil {
+		return nil, nil, err
+	}
+	place, err := filepath.Rel(dir, c.machine)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	f, err := os.Open(c.machine)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
+	machine, err := checksumOf(place, f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if info.Size() == 0 {
-		return nil, fs.ErrInvalid
-	}
-	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	shell, err := checksumOf(shellFile, bytes.NewReader(c.shell))
+	return c, append(machine, shell...), err
 }
 
-// unmap unmaps the file of machine code.
-func (c *code) unmap() {
-	if c.data != nil {
-		_ = unix.Munmap(c.data)
-		c.data = nil
-	}
+// castagnoli has the polynomial for which processors have an instruction.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksumOf is the line for one file.
+func checksumOf(name string, content io.Reader) ([]byte, error) {
+	sum := crc32.New(castagnoli)
+	n, err := io.Copy(sum, content)
+	return fmt.Appendf(nil, "%s %d %08x\n", name, n, sum.Sum32()), err
 }
 
 // removeCode removes what cannot be used.
@@ -246,22 +241,6 @@ func publishFolder(made, dir string) error {
 	return err
 }
 
-// castagnoli has the polynomial for which processors have an instruction.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// checksum is over the place, length and content of machine code and shell. It detects the
-// damage of a crash or a failing disk. It does not protect against attackers: a process
-// that may write the folder can run code anyway.
-func (c *code) checksum() []byte {
-	place, _ := filepath.Rel(c.dir, c.machine) // it is below
-	return append(checksumOf(place, c.data), checksumOf(shellFile, c.shell)...)
-}
-
-// checksumOf is the line for one file.
-func checksumOf(name string, data []byte) []byte {
-	return fmt.Appendf(nil, "%s %d %08x\n", name, len(data), crc32.Checksum(data, castagnoli))
-}
-
 // keptManifest returns the manifest of a module from its shell, nil if none is kept: the
 // module itself may be compressed.
 func keptManifest(dir string) *manifest.Manifest {
@@ -270,7 +249,11 @@ func keptManifest(dir string) *manifest.Manifest {
 		return nil
 	}
 	shell, err := os.ReadFile(filepath.Join(dir, codeFolder, shellFile))
-	if err != nil || !bytes.HasSuffix(want, append([]byte("\n"), checksumOf(shellFile, shell)...)) {
+	if err != nil {
+		return nil
+	}
+	sum, err := checksumOf(shellFile, bytes.NewReader(shell))
+	if err != nil || !bytes.HasSuffix(want, append([]byte("\n"), sum...)) {
 		return nil
 	}
 	man, err := manifest.FromModule(shell)
@@ -282,30 +265,11 @@ func keptManifest(dir string) *manifest.Manifest {
 
 // writeChecksum writes the checksum of what is in a folder of code.
 func writeChecksum(dir string) error {
-	c := &code{dir: dir}
-	var err error
-	if c.machine, err = machineFile(dir, codeFolder); err != nil {
+	_, sum, err := readCode(dir)
+	if err != nil {
 		return err
 	}
-	if c.shell, err = os.ReadFile(filepath.Join(dir, codeFolder, shellFile)); err != nil {
-		return err
-	}
-	if c.data, err = mapFile(c.machine); err != nil {
-		return err
-	}
-	defer c.unmap()
-	return os.WriteFile(filepath.Join(dir, checksumFile), c.checksum(), 0o600)
-}
-
-// close releases what is in memory. It may be called more than once.
-func (c *code) close(ctx context.Context) error {
-	c.unmap()
-	cache := c.cache
-	c.cache = nil
-	if cache == nil {
-		return nil
-	}
-	return cache.Close(ctx)
+	return os.WriteFile(filepath.Join(dir, checksumFile), sum, 0o600)
 }
 
 // abandonedTime is how old a folder is that nobody fills any more.

@@ -67,7 +67,7 @@ func TestCompiled(t *testing.T) {
 	}
 	o := Options{
 		Name: j.Name, Config: map[string]any{"deny_kinds": []any{"4"}}, Budgets: Budgets{Reads: 5}, CacheDir: j.CacheDir, Service: j.Service,
-		Elsewhere: func(context.Context) error { return errAsked },
+		Elsewhere: func(context.Context, []byte) error { return errAsked },
 	}
 	m, err := Load(t.Context(), wasm, o)
 	if err != nil {

@@ -10,7 +10,8 @@
 //
 // The host keeps compiled code (codecache.go) as machine code and the shell of the module
 // (meter.Shell). The code may also come with the program (prepared.go). A module holds no
-// code and no instance if its configuration makes it pass every request.
+// code and no instance if its configuration makes it pass every request. A policy that
+// nobody has called for a minute leaves the memory, until the next call (engine.go).
 //
 // A policy is asked with [Module.Rule], by many goroutines concurrently, over a pool
 // of instances. A strategy or throttle is a [Reducer]: one instance that keeps what it

@@ -66,7 +66,7 @@ func (m *Module) recallIdle(o *Options) bool {
 		}
 	}
 	m.imports, m.about, m.functions = list[at].Imports, list[at].About, nil
-	m.code = &code{dir: dir}
+	m.kept = dir
 	m.pool.drain(context.Background())
 	return true
 }
@@ -74,23 +74,23 @@ func (m *Module) recallIdle(o *Options) bool {
 // keepIdle keeps what the module has said, if it asked the host for nothing before: then it
 // says the same again.
 func (m *Module) keepIdle() {
-	if m.code == nil || m.asked {
+	if m.kept == "" || m.asked {
 		return
 	}
-	list := append([]idle{{m.idleKey(), m.imports, m.about}}, readIdle(m.code.dir)...)
+	list := append([]idle{{m.idleKey(), m.imports, m.about}}, readIdle(m.kept)...)
 	text, err := json.Marshal(list[:min(len(list), maxIdle)])
 	if err == nil {
-		err = writeWhole(filepath.Join(m.code.dir, idleFile), append(bytes.TrimSpace(text), '\n'))
+		err = writeWhole(filepath.Join(m.kept, idleFile), append(bytes.TrimSpace(text), '\n'))
 	}
 	if err != nil {
 		m.log.Debug("it is not kept that a plugin is idle", "module", m.name, "err", err)
 	}
 }
 
-// unloadIdle leaves out the functions in which the module says that it passes every
+// dropIdle leaves out the functions in which the module says that it passes every
 // request, and keeps what it says about the relay. All instances are configured
 // alike.
-func (m *Module) unloadIdle() {
+func (m *Module) dropIdle() {
 	first, _ := m.pool.get(context.Background(), atOnce)
 	m.about, m.asked = first.about, first.asked
 	m.functions = slices.DeleteFunc(m.functions, func(f Func) bool {

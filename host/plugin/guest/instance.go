@@ -19,6 +19,7 @@ import (
 // took it from the pool.
 type instance struct {
 	module *Module
+	engine *engine // that it holds; nil: none
 	guest  api.Module
 	memory api.Memory
 	own    *memory
@@ -63,14 +64,17 @@ func newInstance(ctx context.Context, m *Module) (_ *instance, err error) {
 			inst.close()
 		}
 	}()
-	if inst.own, err = reserveFor(m.compiled, m.budgets.Memory); err != nil {
+	if inst.engine, err = m.engines.hold(ctx); err != nil {
+		return nil, err
+	}
+	if inst.own, err = reserveFor(inst.engine.compiled, m.budgets.Memory); err != nil {
 		return nil, err
 	}
 
 	// The start section runs here, on the fuel that the rewriter put in.
 	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
 	inst.call.making = inst.own.allocating(ctx)
-	inst.guest, err = m.runtime.InstantiateModule(&inst.call, m.compiled, config)
+	inst.guest, err = inst.engine.runtime.InstantiateModule(&inst.call, inst.engine.compiled, config)
 	inst.call.making = nil
 	if err != nil {
 		return nil, inst.explain("did not start", err)
@@ -90,7 +94,7 @@ func newInstance(ctx context.Context, m *Module) (_ *instance, err error) {
 		}
 	}
 	err = inst.configure(m.config)
-	inst.asked = inst.call.asked
+	inst.asked, inst.call.ended = inst.call.asked, m.elapsed()
 	return inst, err
 }
 
@@ -101,6 +105,9 @@ func (inst *instance) close() {
 	}
 	if inst.own != nil {
 		inst.own.free()
+	}
+	if inst.engine != nil {
+		inst.module.engines.drop()
 	}
 }
 

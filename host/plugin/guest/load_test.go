@@ -180,8 +180,8 @@ func TestIdleFunctions(t *testing.T) {
 			if m.Calls(Admit) != slices.Contains(test.want, "admit") {
 				t.Errorf("admit is called: %v", m.Calls(Admit))
 			}
-			if n := len(test.want); m.Instances() != n || (m.MemoryUsed() > 0) != (n > 0) || (m.runtime != nil) != (n > 0) {
-				t.Errorf("%d instances, %d bytes, runtime %v: one that nobody calls needs none", m.Instances(), m.MemoryUsed(), m.runtime)
+			if n := len(test.want); m.Instances() != n || (m.MemoryUsed() > 0) != (n > 0) || (m.engines.engine != nil) != (n > 0) {
+				t.Errorf("%d instances, %d bytes, engine %v: one that nobody calls needs none", m.Instances(), m.MemoryUsed(), m.engines.engine)
 			}
 			if err := SelfTest(t.Context(), wasm, Options{Name: "guest"}); err != nil {
 				t.Error(err)

@@ -40,12 +40,11 @@ type Module struct {
 
 	candidates *Candidates // for the function audience
 
-	code     *code // nil: none is kept
-	runtime  wazero.Runtime
-	compiled wazero.CompiledModule
-	bound    context.Context // of instances: what ends them by force
-	pool     *pool
-	sparing  atomic.Bool // an instance is made in the place of one that failed
+	kept    string // folder with the code; empty: nothing is kept
+	engines engines
+	bound   context.Context // of instances: what ends them by force
+	pool    *pool
+	sparing atomic.Bool // an instance is made in the place of one that failed
 
 	asked bool // the host, while it was configured
 
@@ -74,15 +73,15 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 	if m.recallIdle(&o) {
 		return m, nil
 	}
-	engine := compiler
+	kind := compiler
 	if o.Interpret {
-		engine, o.CacheDir = interpreter, ""
+		kind, o.CacheDir = interpreter, ""
 	}
-	if err := m.start(ctx, wasm, engine, o); err != nil {
+	if err := m.start(ctx, wasm, kind, o); err != nil {
 		m.release(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	m.unloadIdle()
+	m.dropIdle()
 	if len(m.functions) == 0 {
 		m.keepIdle()
 		// Nobody calls it: what it is configured to is all that is needed.
@@ -90,13 +89,9 @@ func Load(ctx context.Context, wasm []byte, o Options) (*Module, error) {
 		if err := m.release(context.WithoutCancel(ctx)); err != nil {
 			return nil, err
 		}
-		m.runtime, m.compiled = nil, nil
-	} else if m.code != nil {
-		// If mapping fails, the code stays in the private memory of this process.
-		if err := m.code.mapCode(); err != nil {
-			m.log.Debug("machine code of a plugin is not mapped from its file", "module", m.name, "err", err)
-		}
+		return m, nil
 	}
+	m.unloadIdle(kind, o)
 	return m, nil
 }
 
@@ -161,20 +156,12 @@ func prepare(wasm []byte, o *Options) (*Module, error) {
 
 // start compiles the module, audits it and creates a first instance. If it fails, the
 // caller frees the rest with release.
-func (m *Module) start(ctx context.Context, wasm []byte, engine wazero.RuntimeConfig, o Options) error {
-	const page = 64 << 10
-	config := engine.
-		WithMemoryLimitPages(uint32(max(min(m.budgets.Memory/page, 65535), 1))).
-		WithDebugInfoEnabled(false)
-	if err := m.compile(ctx, wasm, config, &o); err != nil {
+func (m *Module) start(ctx context.Context, wasm []byte, kind wazero.RuntimeConfig, o Options) error {
+	e, err := m.openEngine(ctx, func(context.Context) ([]byte, error) { return wasm, nil }, kind, &o)
+	if err != nil {
 		return err
 	}
-	if err := m.audit(m.compiled, o.Grants); err != nil {
-		return err
-	}
-	if err := m.offer(ctx); err != nil {
-		return err
-	}
+	m.engines.engine, m.kept, m.imports = e, e.kept, e.imports
 	m.pool.reserve()
 	inst, err := m.newInstance(ctx)
 	if err != nil {
@@ -187,25 +174,6 @@ func (m *Module) start(ctx context.Context, wasm []byte, engine wazero.RuntimeCo
 
 // atOnce runs f without reporting that the caller waits.
 func atOnce(f func()) { f() }
-
-// offer defines the host functions that the module may import.
-func (m *Module) offer(ctx context.Context) error {
-	own := m.runtime.NewHostModuleBuilder(abi.ImportModule)
-	for _, name := range m.imports {
-		define(own, name, capabilities[name], true)
-	}
-	if _, err := own.Instantiate(ctx); err != nil {
-		return fmt.Errorf("offer host functions: %w", err)
-	}
-	system := m.runtime.NewHostModuleBuilder(wasiModule)
-	for name, f := range wasi {
-		define(system, name, f, false)
-	}
-	if _, err := system.Instantiate(ctx); err != nil {
-		return fmt.Errorf("offer WASI: %w", err)
-	}
-	return nil
-}
 
 // Manifest returns the module's manifest.
 func (m *Module) Manifest() *manifest.Manifest { return m.manifest }
@@ -268,12 +236,7 @@ func (m *Module) Instances() int { return int(m.instances.Load()) }
 func (m *Module) MemoryUsed() int64 { return m.memoryUsed.Load() }
 
 // Code returns the folder that keeps the compiled code, empty if none does.
-func (m *Module) Code() string {
-	if m.code == nil {
-		return ""
-	}
-	return m.code.dir
-}
+func (m *Module) Code() string { return m.kept }
 
 func (m *Module) newInstance(ctx context.Context) (*instance, error) {
 	inst, err := newInstance(ctx, m)
@@ -317,13 +280,7 @@ func (m *Module) Close(ctx context.Context) error {
 
 // release closes everything, in use or not.
 func (m *Module) release(ctx context.Context) error {
-	var err error
-	if m.runtime != nil {
-		err = m.runtime.Close(ctx)
-	}
-	if m.code != nil {
-		err = cmpErr(err, m.code.close(ctx))
-	}
+	err := m.engines.close(ctx)
 	m.metrics.instances.Sub(float64(m.instances.Swap(0)))
 	m.metrics.memory.Sub(float64(m.memoryUsed.Swap(0)))
 	return err

@@ -20,6 +20,9 @@ type Prepared interface {
 	Code(module [sha256.Size]byte) ([]byte, error)
 }
 
+// Source returns the bytes of the file of a module.
+type Source func(ctx context.Context) ([]byte, error)
+
 // Options says how one module runs.
 type Options struct {
 	Name string // of the plugin: letters, digits, - and _
@@ -54,7 +57,12 @@ type Options struct {
 	// Elsewhere loads and tests the module with these options in another process, which
 	// writes the result to CacheDir. Load calls it if CacheDir does not hold the module
 	// yet. Nil: Load does this in its own process.
-	Elsewhere func(ctx context.Context) error
+	Elsewhere func(ctx context.Context, wasm []byte) error
+
+	// Source returns the module again. With it, a module that nobody has called for a minute
+	// leaves the memory, and the next call loads it from CacheDir, or compiles it if that is
+	// lost. Nil: the module stays in memory.
+	Source Source
 
 	// Interpret runs the module without machine code, many times slower, to compare the
 	// two. Nothing is kept then.

@@ -21,12 +21,13 @@ const (
 // pool hands out instances to one caller each. A place holds an instance that is
 // idle or with a caller, or one that is being made.
 type pool struct {
-	keep  int // idle instances that are not closed
 	max   int // places
 	close func(*instance)
 	clock func() time.Duration // that instances are idle by
 
 	mu      sync.Mutex  // guards the fields below
+	keep    int         // idle instances that are not closed
+	emptied func()      // called when trim has closed the last instance; nil: nobody
 	idle    []*instance // the last used at the end
 	slots   int         // that are taken
 	waiting list.List   // of *turn, in the order in which they came
@@ -146,11 +147,25 @@ func (p *pool) put(inst *instance) {
 		return
 	default:
 		p.idle = append(p.idle, inst)
-		if len(p.idle) > p.keep && p.trimmer == nil {
-			p.trimmer = time.AfterFunc(surplusTime, p.trim)
-		}
+		p.awaitSurplus()
 	}
 	p.mu.Unlock()
+}
+
+// awaitSurplus has instances closed that are idle for long, if there are more than are kept.
+// REQUIRES: mu.
+func (p *pool) awaitSurplus() {
+	if len(p.idle) > p.keep && p.trimmer == nil {
+		p.trimmer = time.AfterFunc(surplusTime, p.trim)
+	}
+}
+
+// keepNone has all instances closed that are idle for long, and emptied called after the last.
+func (p *pool) keepNone(emptied func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.keep, p.emptied = 0, emptied
+	p.awaitSurplus()
 }
 
 // giveUp says that the caller's place holds no instance.
@@ -201,6 +216,12 @@ func (p *pool) trim() {
 	for _, inst := range surplus {
 		p.close(inst)
 		p.giveUp()
+	}
+	p.mu.Lock()
+	empty := p.slots == 0 && p.emptied != nil
+	p.mu.Unlock()
+	if empty {
+		p.emptied()
 	}
 }
 

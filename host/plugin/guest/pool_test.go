@@ -215,7 +215,7 @@ func withoutCode(t *testing.T, wasm []byte, o Options) Options {
 	if err := os.RemoveAll(filepath.Join(dir, codeFolder)); err != nil {
 		t.Fatal(err)
 	}
-	o.Elsewhere = func(context.Context) error { return errAsked }
+	o.Elsewhere = func(context.Context, []byte) error { return errAsked }
 	return o
 }
 

@@ -41,7 +41,7 @@ func Fits(ctx context.Context, name string, wasm []byte, prepared Prepared) (boo
 	j := newPreparation(name, wasm)
 	err := j.within(func() error {
 		o := Options{Name: name, Service: j.Service, CacheDir: j.CacheDir, Prepared: prepared, Patient: true}
-		o.Elsewhere = func(context.Context) error { return errUnusable }
+		o.Elsewhere = func(context.Context, []byte) error { return errUnusable }
 		m, err := Load(ctx, wasm, o)
 		if err != nil {
 			return err
@@ -82,7 +82,7 @@ func archive(dir string) ([]byte, error) {
 	var files bytes.Buffer
 	w := tar.NewWriter(&files)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || d.Name() == mappedFile || d.Name() == idleFile {
+		if err != nil || d.IsDir() || d.Name() == idleFile {
 			return err
 		}
 		data, err := os.ReadFile(path)

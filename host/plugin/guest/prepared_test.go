@@ -8,8 +8,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -31,7 +29,7 @@ func (p prepared) Code(module [sha256.Size]byte) ([]byte, error) {
 func elsewhere(cache string, code Prepared) Options {
 	return Options{
 		Name: "guest", CacheDir: cache, Prepared: code,
-		Elsewhere: func(context.Context) error { return errAsked },
+		Elsewhere: func(context.Context, []byte) error { return errAsked },
 	}
 }
 
@@ -147,66 +145,4 @@ func flip(file string) error {
 	}
 	data[len(data)/2] ^= 1
 	return os.WriteFile(file, data, 0o600)
-}
-
-// TestMappedCode has the code of a module in pages of a file, as often as it is loaded.
-func TestMappedCode(t *testing.T) {
-	wasm, code := prepareGuest(t)
-	cache := t.TempDir()
-	file := filepath.Join(codeDir(cache, sha256.Sum256(wasm)), mappedFile)
-	maps := func() int {
-		text, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Skip(err)
-		}
-		return strings.Count(string(text), file)
-	}
-	var modules []*Module
-	for range 2 {
-		// Load finds its code in the executable memory that is new. Code of earlier modules that
-		// the garbage collector frees in the meantime would lend the new code a known address.
-		finalizeGarbage()
-		m, err := Load(t.Context(), wasm, elsewhere(cache, code))
-		if err != nil {
-			t.Fatal(err)
-		}
-		modules = append(modules, m)
-		if n := maps(); n != len(modules) {
-			t.Errorf("%d mappings of %s, want %d", n, file, len(modules))
-		}
-		admit(t, m, item(1, "hello"))
-	}
-	for _, m := range modules {
-		if err := m.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	for maps() != 0 { // wazero leaves it to the garbage collector
-		runtime.GC()
-	}
-}
-
-// finalizeGarbage returns after the finalizers of objects that are unreachable now.
-func finalizeGarbage() {
-	for range 3 { // the finalizer of one object makes others unreachable
-		done := make(chan struct{})
-		runtime.SetFinalizer(new([16]byte), func(*[16]byte) { close(done) })
-		runtime.GC()
-		<-done
-	}
-}
-
-func TestWithout(t *testing.T) {
-	for _, test := range []struct{ spans, others, want []span }{
-		{[]span{{1, 5}}, nil, []span{{1, 5}}},
-		{[]span{{1, 5}}, []span{{1, 5}}, nil},
-		{[]span{{1, 5}}, []span{{2, 3}}, []span{{1, 2}, {3, 5}}},
-		{[]span{{1, 5}, {7, 9}}, []span{{4, 8}}, []span{{1, 4}, {8, 9}}},
-		{[]span{{1, 5}}, []span{{5, 8}, {0, 1}}, []span{{1, 5}}},
-		{[]span{{1, 9}}, []span{{2, 3}, {4, 5}}, []span{{1, 2}, {3, 4}, {5, 9}}},
-	} {
-		if got := without(test.spans, test.others); !slices.Equal(got, test.want) {
-			t.Errorf("%v without %v is %v, want %v", test.spans, test.others, got, test.want)
-		}
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"talon/sdk/abi"
@@ -20,11 +21,30 @@ type Reducer struct {
 
 // NewReducer makes an instance that has had no calls.
 func (m *Module) NewReducer(ctx context.Context) (*Reducer, error) {
+	if inst := m.unusedInstance(); inst != nil {
+		return &Reducer{module: m, inst: inst}, nil
+	}
 	inst, err := m.newInstance(ctx)
+	if errors.As(err, new(*reloadError)) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, m.failed(&Failure{Cause: CauseStart, what: "could not be started", err: err})
 	}
 	return &Reducer{module: m, inst: inst}, nil
+}
+
+// unusedInstance takes the instance that was made when the module was loaded, nil if it is gone
+// or may have had calls.
+func (m *Module) unusedInstance() *instance {
+	if slices.ContainsFunc(m.functions, Func.policy) {
+		return nil
+	}
+	inst := m.pool.tryGet()
+	if inst != nil {
+		m.pool.giveUp() // its place: it does not come back
+	}
+	return inst
 }
 
 // errEnded is returned by a reducer that has failed or was closed.

@@ -32,7 +32,7 @@ var errSelfTestTime = fmt.Errorf("self-test: it takes longer than %v", selfTestT
 
 // Tested reports whether it is kept that the module, as it is configured, has passed
 // [SelfTest].
-func (m *Module) Tested() bool { return m.code != nil && newSelfTestStamp(m.code.dir, m).exists() }
+func (m *Module) Tested() bool { return m.kept != "" && newSelfTestStamp(m.kept, m).exists() }
 
 // SelfTest runs the module's own vectors and some requests of the host's, by
 // wazero's compiler and by its interpreter. Both must give the same answer for the
@@ -65,7 +65,7 @@ func SelfTest(ctx context.Context, wasm []byte, o Options) error {
 		return fmt.Errorf("self-test: %w", err)
 	}
 	if o.Elsewhere != nil && o.CacheDir != "" {
-		return o.Elsewhere(ctx)
+		return o.Elsewhere(ctx, wasm)
 	}
 	ctx, cancel := o.limited(ctx, selfTestTime, errSelfTestTime)
 	defer cancel()
