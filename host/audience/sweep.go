@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"talon/host"
-	"talon/host/store/semantics"
 	"talon/host/wire"
 	"talon/sdk/grasp"
 )
@@ -22,7 +21,7 @@ type Store interface {
 	Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
 	EachHeld(ctx context.Context, yield func(host.HeldEvent) error) error
-	HiddenAfter(ctx context.Context, number int64, limit int) ([]semantics.Hidden, error)
+	HiddenAudiences(ctx context.Context, yield func(id host.ID, a *host.Audience)) error
 	host.AudienceFacts
 
 	// Relay and SaveRelays keep for which settings the stored answers are.
@@ -85,21 +84,14 @@ func (a *Audiences) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read restricted repositories: %w", err)
 	}
-	for number := int64(0); ; {
-		list, err := a.cfg.Store.HiddenAfter(ctx, number, askRows)
-		if err != nil {
-			return fmt.Errorf("read hidden events of restricted repositories: %w", err)
+	err = a.cfg.Store.HiddenAudiences(ctx, func(id host.ID, who *host.Audience) {
+		if who.Repository {
+			a.repos.any.Store(true)
+			a.repos.note(id)
 		}
-		if len(list) == 0 {
-			break
-		}
-		for i := range list {
-			number = list[i].Seq
-			if who := list[i].Audience; who != nil && who.Repository {
-				a.repos.any.Store(true)
-				a.repos.note(list[i].ID)
-			}
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("read hidden events of restricted repositories: %w", err)
 	}
 	return a.cfg.Store.EachHeld(ctx, func(h host.HeldEvent) error {
 		if h.Audience == nil {
