@@ -34,7 +34,7 @@ func (r *Registry) changeHere(ctx context.Context, want func(context.Context) (*
 		err = w.check(ctx)
 	}
 	if err == nil {
-		if p, asks := r.others.propose(w); asks {
+		if p, asks := r.others.newProposal(w); asks {
 			abandon(w.candidates) // they are built again when they are proposed
 			return p, nil
 		}

@@ -12,9 +12,9 @@ import (
 // askEvery is how often the database is asked without a reason.
 const askEvery = 5 * time.Second
 
-// start loads what all nodes run. If they run nothing yet, it proposes the plugins of
+// startFirst loads what all nodes run. If they run nothing yet, it proposes the plugins of
 // the folder here.
-func (h *shared) start(ctx context.Context) error {
+func (h *shared) startFirst(ctx context.Context) error {
 	for {
 		current, _, err := h.nodes.Plugins(ctx)
 		if err != nil {
@@ -65,8 +65,8 @@ func (h *shared) startFrom(ctx context.Context, current host.PluginSet) error {
 	return nil
 }
 
-// follow prepares what is proposed, and what decides already, until ctx ends.
-func (h *shared) follow(ctx context.Context) error {
+// followOthers prepares what is proposed, and what decides already, until ctx ends.
+func (h *shared) followOthers(ctx context.Context) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
@@ -83,7 +83,7 @@ func (h *shared) follow(ctx context.Context) error {
 	}
 }
 
-// consult does once what follow does.
+// consult does once what followOthers does.
 func (h *shared) consult(ctx context.Context) error {
 	h.r.changing.Lock()
 	defer h.r.changing.Unlock()
@@ -109,7 +109,7 @@ func (h *shared) consult(ctx context.Context) error {
 	case next.Number > h.asked:
 		problem = h.prepareNext(ctx, next)
 	case next.Number == 0:
-		h.close()
+		h.dropPrepared()
 	}
 	if ctx.Err() != nil || next.Number <= h.asked || late != h.behind.Load() {
 		return ctx.Err()
@@ -130,7 +130,7 @@ func (h *shared) prepareNext(ctx context.Context, set host.PluginSet) (problem s
 	if have {
 		return ""
 	}
-	h.close()
+	h.dropPrepared()
 	p, err := h.r.prepare(ctx, set)
 	if err != nil {
 		problem = oneLine(err)
@@ -145,8 +145,8 @@ func (h *shared) prepareNext(ctx context.Context, set host.PluginSet) (problem s
 	return problem
 }
 
-// close closes what was prepared and does not run.
-func (h *shared) close() {
+// dropPrepared closes what was prepared and does not run.
+func (h *shared) dropPrepared() {
 	h.mu.Lock()
 	p := h.next
 	h.next = nil

@@ -54,7 +54,7 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 			err = errors.Join(err, r.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	return r, r.others.start(ctx)
+	return r, r.others.startFirst(ctx)
 }
 
 // Run saves what plugins remember and follows the files that they depend on,
@@ -68,7 +68,7 @@ func (r *Registry) Run(ctx context.Context) error {
 			return folder.Watch(ctx, r.o.Dir, folder.WatchOptions{Log: r.o.Log}, func() { r.contain(func() { r.reconcile(ctx) }) })
 		})
 	}
-	run(func() error { return r.others.follow(ctx) })
+	run(func() error { return r.others.followOthers(ctx) })
 	run(func() error {
 		tick := time.NewTicker(refreshEvery)
 		defer tick.Stop()
@@ -119,7 +119,7 @@ func (r *Registry) Close(ctx context.Context) error {
 	for x := range watchers {
 		x.close()
 	}
-	r.others.close()
+	r.others.dropPrepared()
 	r.current.Load().release()
 	if r.fallback != nil {
 		r.release(r.fallback)

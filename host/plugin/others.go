@@ -12,16 +12,16 @@ type others interface {
 	// there reports whether there are any.
 	there() bool
 
-	// start loads the plugins for the first time. follow does what the others ask for, until ctx
-	// ends. close releases what was prepared and does not run.
-	start(ctx context.Context) error
-	follow(ctx context.Context) error
-	close()
+	// startFirst loads the plugins for the first time. followOthers does what the others ask for,
+	// until ctx ends. dropPrepared releases what was prepared and does not run.
+	startFirst(ctx context.Context) error
+	followOthers(ctx context.Context) error
+	dropPrepared()
 
-	// propose makes a proposal of what is wanted and built. It returns false if this server need
+	// newProposal makes a proposal of what is wanted and built. It returns false if this server need
 	// ask nobody, and nil if that is what runs. agree returns when all run it. REQUIRES: changing,
-	// for propose; not changing, for agree.
-	propose(w *wanted) (*proposal, bool)
+	// for newProposal; not changing, for agree.
+	newProposal(w *wanted) (*proposal, bool)
 	agree(ctx context.Context, p *proposal) error
 
 	// switchTo makes a generation decide, which all have agreed on.
@@ -41,10 +41,10 @@ type others interface {
 type none struct{ r *Registry }
 
 func (n none) there() bool                            { return false }
-func (n none) start(ctx context.Context) error        { return n.r.start(ctx) }
-func (n none) follow(context.Context) error           { return nil }
-func (n none) close()                                 {}
-func (n none) propose(*wanted) (*proposal, bool)      { return nil, false }
+func (n none) startFirst(ctx context.Context) error   { return n.r.start(ctx) }
+func (n none) followOthers(context.Context) error     { return nil }
+func (n none) dropPrepared()                          {}
+func (n none) newProposal(*wanted) (*proposal, bool)  { return nil, false }
 func (n none) agree(context.Context, *proposal) error { return nil }
 func (n none) switchTo(int64)                         {}
 func (n none) agreed(string) *folder.Generation       { return nil }

@@ -25,9 +25,9 @@ type proposal struct {
 	folder bool         // it is what lies in the folder
 }
 
-// propose makes a proposal of what is wanted and built, nil if that is what runs. A refused
+// newProposal makes a proposal of what is wanted and built, nil if that is what runs. A refused
 // candidate is no part of it, and is noted here. REQUIRES: changing.
-func (h *shared) propose(w *wanted) (*proposal, bool) {
+func (h *shared) newProposal(w *wanted) (*proposal, bool) {
 	p := &proposal{
 		base: h.placed, now: h.r.o.Now(), records: maps.Clone(h.records), modules: map[string][]byte{}, folder: w.folder != nil,
 	}

@@ -57,7 +57,7 @@ func (n *nodeOf) serve() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = n.others.follow(ctx)
+		_ = n.others.followOthers(ctx)
 	}()
 	n.stop = sync.OnceFunc(func() { cancel(); <-done })
 	n.t.Cleanup(n.stop)
