@@ -32,7 +32,7 @@ import (
 // Store is a database as the parts of Talon need it, each by its own interface. All
 // engines give the same answers: see package host/store/storetest.
 type Store interface {
-	// run runs the pipeline on the store, until ctx ends.
+	// run has the pipeline work on the store, until ctx ends.
 	run(ctx context.Context, p *ingest.Pipeline, to committed) error
 
 	ingest.Store
@@ -171,7 +171,7 @@ type pg struct{ *postgres.Store }
 
 func (s pg) Begin() (ingest.Tx, error) { return begun(s.Store.Begin()) }
 
-// run runs the pipeline beside those of other processes on the same database.
+// run has the pipeline take turns with those of other processes on the same database.
 func (s pg) run(ctx context.Context, p *ingest.Pipeline, to committed) error {
 	return p.RunShared(ctx, s, to, to.remote)
 }

@@ -23,9 +23,9 @@ type peers interface {
 	// identity tells whether another process has replaced a folder since, nil if none does that.
 	identity(dir string) fs.FileInfo
 
-	// transact runs a git that takes a transaction of refs up to where it is prepared, and commits
-	// it. setHEAD makes HEAD name a branch. packLoose moves refs from files of their own to the
-	// file of all; it returns false if it could not.
+	// transact has git prepare a transaction of refs, and commits it. setHEAD makes HEAD name a
+	// branch. packLoose moves refs from files of their own to the file of all; it returns false if
+	// it could not.
 	transact(ctx context.Context, r *Repo, prepare string, args []string) error
 	setHEAD(ctx context.Context, r *Repo, branch string) error
 	packLoose(ctx context.Context, r *Repo, refs []fileRef, updates []host.RefUpdate) (bool, error)
