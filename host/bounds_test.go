@@ -190,6 +190,8 @@ func TestLimitsHaveRows(t *testing.T) {
 // reason. The last element of a name is the variable or field.
 var ownBounds = map[string]string{
 	"repos.slots":     "jobs of the reconciler, one for each repository: its own queue has turns",
+	"plugin.culprit":  "whose events a module failed on, the latest maxCulprits: one that falls out is asked again",
+	"plugin.sources":  "the same of one window of windowTime",
 	"plugin.slots":    "programs of the operator; decisions that wait for one have shares by module in host/ingest",
 	"gitfetch.looks":  "questions of the hunt to the store, each short; rounds have a bound of their own",
 	"relaysync.scans": "comparisons that the strategy asks for",
@@ -221,6 +223,16 @@ func TestBoundsInOnePlace(t *testing.T) {
 		}
 	}
 	byClient := []string{"netip.Addr", "netip.Prefix", "netip.AddrPort", "host.PubKey", "grasp.PubKey", "PubKey"}
+	byStruct := map[string]bool{} // structs that say who a client is, as package.name
+	eachSource(t, func(_ string, _ *token.FileSet, file *ast.File) {
+		structs(file, func(name string, s *ast.StructType) {
+			for _, f := range s.Fields.List {
+				if slices.Contains(byClient, text(f.Type)) {
+					byStruct[file.Name.Name+"."+name] = true
+				}
+			}
+		})
+	})
 	eachSource(t, func(pkg string, fset *token.FileSet, file *ast.File) {
 		// Package users is the set of known people that the bounds ask. Its constants bound it.
 		if pkg == "bound" || file.Name.Name == "users" {
@@ -229,7 +241,7 @@ func TestBoundsInOnePlace(t *testing.T) {
 		structs(file, func(_ string, s *ast.StructType) {
 			for _, f := range s.Fields.List {
 				m, ok := f.Type.(*ast.MapType)
-				if !ok || !slices.Contains(byClient, text(m.Key)) {
+				if !ok || !slices.Contains(byClient, text(m.Key)) && !byStruct[file.Name.Name+"."+text(m.Key)] {
 					continue
 				}
 				for _, id := range f.Names {
@@ -265,7 +277,7 @@ func TestBoundsInOnePlace(t *testing.T) {
 			t.Errorf("ownBounds names %s, which there is not", key)
 		}
 	}
-	if len(ownBounds) > 18 {
+	if len(ownBounds) > 20 {
 		t.Errorf("%d limits are outside package bound: each needs a better reason than the one before", len(ownBounds))
 	}
 }

@@ -47,7 +47,7 @@ func (o *labOptions) flags(cmd *cobra.Command) {
 
 func labRunCommand() *cobra.Command {
 	var o labOptions
-	var seeds, jobs, shrink int
+	var seeds, jobs, shrink, finding int
 	var out, trace string
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO",
@@ -55,8 +55,10 @@ func labRunCommand() *cobra.Command {
 		Long: `Run every strategy with every throttle in a scenario, once for each seed. All variants of a seed have the same weather: what is published when, which relays fail,
 how long lines take. The modules are the files that production runs, and so are the machines that carry out what they decide.
 
-With --out, a folder gets runs.jsonl, the tables as CSV, and report.html. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
+With --out, a folder gets runs.jsonl, the tables as CSV, and report.html. It also gets the scenario, the modules, the command and a CITATION.cff, so that talon lab
+rerun makes the same results from it. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
 part of its events and faults that was found to break it too. The exit code is 1 then. Interrupted, it writes what is done.
+With --finding N, the Nth of these parts is replayed and printed as a story, which talon plugin test plays.
 
 SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of those that are built in:
 `,
@@ -76,18 +78,30 @@ SCENARIO is a file (docs/reference-lab-scenarios.md has the keys), or one of tho
 	f.IntVar(&jobs, "jobs", runtime.GOMAXPROCS(0), "how `many` runs at once")
 	f.IntVar(&shrink, "shrink", 200, "how `many` runs are spent on making a broken invariant small; 0: none")
 	f.StringVar(&out, "out", "", "`folder` for the results; without one there is only the table")
+	f.IntVar(&finding, "finding", 0, "print this `finding` as a story for testdata, instead of the table: 1 is the first")
 	f.StringVar(&trace, "trace", "", "keep the messages between the first Talon and this `relay`, such as strfry-0")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if seeds < 1 || seeds > 1_000_000 || jobs < 1 || jobs > 1024 || shrink < 0 {
-			return errors.New("want seeds from 1 to 1000000, jobs from 1 to 1024, and shrink from 0")
+		if seeds < 1 || seeds > 1_000_000 || jobs < 1 || jobs > 1024 || shrink < 0 || finding < 0 {
+			return errors.New("want seeds from 1 to 1000000, jobs from 1 to 1024, and shrink and finding from 0")
 		}
 		variants, err := o.variants(cmd.Context(), args[0], jobs, cmd.ErrOrStderr())
 		defer o.close()
 		if err != nil {
 			return err
 		}
-		p := &runner.Plan{
+		p := &labPlan{Plan: runner.Plan{
 			Variants: variants, First: o.first, Seeds: seeds, Jobs: jobs, Level: result.Level(o.level), Trace: trace, Relays: true, Shrink: shrink,
+		}, command: append([]string{"talon"}, os.Args[1:]...)}
+		if finding > 0 {
+			return quoted(labStory(cmd, &p.Plan, finding))
+		}
+		if out != "" {
+			if err := os.MkdirAll(out, 0o755); err != nil {
+				return err
+			}
+			if err := o.keep(out, args[0], p); err != nil {
+				return quoted(err)
+			}
 		}
 		return quoted(runLab(cmd, p, out))
 	}
@@ -113,29 +127,35 @@ const (
 	labMemory  = 900 << 20
 )
 
-// runLab makes the runs, and shows what comes of them.
-func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
+func setLabMemory() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(labMemory)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(labGarbage)
 	}
+}
+
+// labPlan is what a command runs.
+type labPlan struct {
+	runner.Plan
+	command []string
+}
+
+// makeRuns makes the runs. A folder, if there is one, gets runs.jsonl. It returns what a report
+// takes, and what broke.
+func (p *labPlan) makeRuns(cmd *cobra.Command, out string) (r *report.Report, broken []string, err error) {
+	setLabMemory()
 	w := result.NewWriter(io.Discard)
-	runs := filepath.Join(out, "runs.jsonl")
 	if out != "" {
-		if err := os.MkdirAll(out, 0o755); err != nil {
-			return err
-		}
-		file, err := os.Create(runs)
+		file, err := os.Create(filepath.Join(out, runsFile))
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		defer file.Close()
 		w = result.NewWriter(file) // a run at a time: nothing is left to be written
 	}
-	r := new(report.Report)
-	var broken []string
+	r = new(report.Report)
 	p.Write = func(run *result.Run) error {
 		for _, f := range run.Findings {
 			if f.Prefix != nil {
@@ -156,13 +176,19 @@ func runLab(cmd *cobra.Command, p *runner.Plan, out string) error {
 			return fmt.Sprintf("[%s%s] %d of %d runs, %v left", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, all, left.Round(time.Second))
 		})
 	}
-	err := runner.Run(cmd.Context(), p)
+	err = runner.Run(cmd.Context(), &p.Plan)
 	bar.end()
+	return r, broken, err
+}
+
+// runLab makes the runs, and shows what comes of them.
+func runLab(cmd *cobra.Command, p *labPlan, out string) error {
+	r, broken, err := p.makeRuns(cmd, out)
 	if err != nil {
 		return err
 	}
 	if out != "" {
-		if err := errors.Join(writeTables(out, []string{runs}), durable.WriteFrom(filepath.Join(out, "report.html"), 0o644, r.Page)); err != nil {
+		if err := errors.Join(writeTables(out, []string{filepath.Join(out, runsFile)}), durable.WriteFrom(filepath.Join(out, "report.html"), 0o644, r.Page)); err != nil {
 			return err
 		}
 	}
@@ -187,9 +213,6 @@ func (o *labOptions) variants(ctx context.Context, path string, jobs int, w io.W
 	if o.level != "" && o.level != string(result.Wire) && o.level != string(result.Model) {
 		return nil, fmt.Errorf("level %q: want wire or model", o.level)
 	}
-	if len(o.strategies) == 0 {
-		return nil, errors.New("want a strategy: --strategy layered-v5, or a file")
-	}
 	s, _, err := scenario.Open(path)
 	if err != nil {
 		return nil, errors.New(plain(err.Error()))
@@ -197,6 +220,28 @@ func (o *labOptions) variants(ctx context.Context, path string, jobs int, w io.W
 	sets, err := sweeps(o.set)
 	if err != nil {
 		return nil, err
+	}
+	pairs, err := o.pairs(ctx, jobs, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range sets {
+		changed, err := runner.Change(s, set)
+		if err != nil {
+			return nil, errors.New(plain(err.Error()))
+		}
+		for _, v := range pairs {
+			v.Scenario, v.Set = changed, set
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+// pairs opens the modules, and returns each strategy with each throttle, without a scenario.
+func (o *labOptions) pairs(ctx context.Context, jobs int, w io.Writer) (list []runner.Variant, err error) {
+	if len(o.strategies) == 0 {
+		return nil, errors.New("want a strategy: --strategy layered-v5, or a file")
 	}
 	strategies, err := o.open(ctx, o.strategies, manifest.WorldStrategy, jobs, w)
 	if err != nil {
@@ -209,15 +254,9 @@ func (o *labOptions) variants(ctx context.Context, path string, jobs int, w io.W
 	if len(throttles) == 0 {
 		throttles = []engine.Module{nil}
 	}
-	for _, set := range sets {
-		changed, err := runner.Change(s, set)
-		if err != nil {
-			return nil, errors.New(plain(err.Error()))
-		}
-		for _, a := range strategies {
-			for _, b := range throttles {
-				list = append(list, runner.Variant{Scenario: changed, Set: set, Strategy: a, Throttle: b})
-			}
+	for _, a := range strategies {
+		for _, b := range throttles {
+			list = append(list, runner.Variant{Strategy: a, Throttle: b})
 		}
 	}
 	return list, nil
@@ -284,7 +323,7 @@ func labCommand() *cobra.Command {
 
 What runs leave is a file of JSON lines. Comparisons are paired by seed: variants in the same world with the same seed had the same weather.`,
 	})
-	group(cmd, "run", "Try modules:", labRunCommand(), labWatchCommand(), labRecordCommand())
+	group(cmd, "run", "Try modules:", labRunCommand(), labRerunCommand(), labHuntCommand(), labWatchCommand(), labRecordCommand())
 	group(cmd, "results", "Look at results:", labReportCommand(), labDiffCommand())
 	return cmd
 }

@@ -4,45 +4,63 @@ import (
 	"net/netip"
 	"time"
 
+	"talon/host"
 	"talon/host/bound"
 )
 
-// maxSlowNetwork bounds, of the decisions that maxSlow bounds, those of one network.
-const maxSlowNetwork = maxSlow / 4
+const (
+	// maxSlowNetwork bounds, of the decisions that maxSlow bounds, those of one network.
+	maxSlowNetwork = maxSlow / 4
+
+	// maxSlowKnown is how many of them only known people may have.
+	maxSlowKnown = maxSlow / 4
+)
 
 // Bounds returns the rows of the table of bounds.
 func (p *Pipeline) Bounds() []bound.Spec {
 	return []bound.Spec{{
-		Name: "decisions under way that are slow", Unit: "decisions", Total: maxSlow, Network: maxSlowNetwork,
+		Name: "decisions under way that are slow", Unit: "decisions", Total: maxSlow, Known: maxSlowKnown, Network: maxSlowNetwork,
 		Yields: "nobody; networks take turns",
 	}, p.vanished.unknown.Spec()}
 }
 
-// account is what the decisions of one network or one neighbourhood have used. All lanes of
-// a network together get the time of one lane, however many connections the network opens,
-// and so do all networks of a neighbourhood. Loopback has no account.
+// accountKey is a network, a neighbourhood, or the proven key of a known person.
+type accountKey struct {
+	prefix netip.Prefix
+	author host.PubKey
+}
+
+// account is what the decisions of one network, one neighbourhood or one known person have used.
+// All lanes of a network together get the time of one lane, however many connections the network
+// opens, and so do all networks of a neighbourhood. Loopback has no account.
 type account struct {
-	prefix  netip.Prefix
+	accountKey
 	lanes   int           // that are charged to it
+	busy    int           // of those that have work
 	used    time.Duration // virtual time
 	slowing int           // slow decisions under way
 	waiting []*lane       // slow lanes with work that left their heap, since slowing was at its bound
 }
 
-// payers are the accounts of a lane: its network and its neighbourhood, nil for none.
+// payers are the accounts of a lane, nil for none: its network, and its neighbourhood or the key
+// that makes the client known.
 type payers [2]*account
 
-// openAccounts returns the accounts of an address. REQUIRES: mu.
-func (s *schedule) openAccounts(addr netip.Addr) (p payers) {
-	narrow, wide := bound.Networks(addr)
-	if !narrow.IsValid() {
-		return p
+// openAccounts returns the accounts of a client.
+func (c *class) openAccounts(by bound.Holder) (p payers) {
+	narrow, wide := bound.Networks(by.Addr)
+	keys := [len(p)]accountKey{{prefix: narrow}, {prefix: wide}}
+	if by.Key != (host.PubKey{}) {
+		keys[1] = accountKey{author: by.Key}
 	}
-	for i, prefix := range [...]netip.Prefix{narrow, wide} {
-		a := s.accounts[prefix]
+	for i, key := range keys {
+		if key == (accountKey{}) {
+			continue
+		}
+		a := c.accounts[key]
 		if a == nil {
-			a = &account{prefix: prefix, used: s.clock}
-			s.accounts[prefix] = a
+			a = &account{accountKey: key, used: c.clock}
+			c.accounts[key] = a
 		}
 		a.lanes++
 		p[i] = a
@@ -50,14 +68,14 @@ func (s *schedule) openAccounts(addr netip.Addr) (p payers) {
 	return p
 }
 
-// closeAccounts undoes openAccounts. REQUIRES: mu.
-func (s *schedule) closeAccounts(p *payers) {
+// closeAccounts undoes openAccounts.
+func (c *class) closeAccounts(p *payers) {
 	for _, a := range p {
 		if a == nil {
 			continue
 		}
 		if a.lanes--; a.lanes == 0 {
-			delete(s.accounts, a.prefix)
+			delete(c.accounts, a.accountKey)
 		}
 	}
 }
@@ -90,8 +108,9 @@ func (p *payers) full() *account {
 	return nil
 }
 
-// charge counts time against a lane and its accounts.
-func (l *lane) charge(took time.Duration) {
+// charge counts time against a lane, its accounts and its class. REQUIRES: mu.
+func (s *schedule) charge(l *lane, took time.Duration) {
+	s.chargeClass(l.class, took)
 	l.used += took
 	for _, a := range l.payers {
 		if a != nil {
@@ -108,7 +127,11 @@ func (l *lane) currentKey() laneKey {
 	k := laneKey{first: l.used, own: l.used}
 	if network := l.payers[0]; network != nil {
 		k.network = network.used
-		k.first = max(l.used, network.used, l.payers[1].used)
+	}
+	for _, a := range l.payers {
+		if a != nil {
+			k.first = max(k.first, a.used)
+		}
 	}
 	return k
 }
@@ -123,12 +146,13 @@ func (k laneKey) less(other laneKey) bool {
 	return k.own < other.own
 }
 
-// firstSlow returns the lane of a share that may be served next, nil for none. A lane whose
-// network has enough slow decisions under way leaves the heap until one of them ends.
+// firstSlow returns the lane of a class and a share that may be served next, nil for none. A lane
+// whose network has enough slow decisions under way leaves the heap until one of them ends.
 // REQUIRES: mu.
-func (s *schedule) firstSlow(sh *share) *lane {
+func (s *schedule) firstSlow(c *class, sh *share) *lane {
+	h := sh.lanes(c)
 	for {
-		l := sh.slow.first()
+		l := h.first()
 		if l == nil {
 			return nil
 		}
@@ -136,7 +160,7 @@ func (s *schedule) firstSlow(sh *share) *lane {
 		if full == nil {
 			return l
 		}
-		sh.slow.Pop()
+		h.Pop()
 		s.queued--
 		full.waiting = append(full.waiting, l)
 	}

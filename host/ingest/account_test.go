@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 )
 
 // networkSources makes the sources of a network or neighbourhood that floods.
@@ -33,7 +34,7 @@ func TestNetworksShareWorkers(t *testing.T) {
 				honest := &host.Source{Addr: netip.MustParseAddr("192.0.2.1")}
 				send := func(source *host.Source) *entry {
 					e := &entry{item: &host.Item{Source: source}}
-					s.add(source, e)
+					s.add(source, bound.Holder{Addr: source.Addr}, e)
 					return e
 				}
 				sent := 0
@@ -98,7 +99,7 @@ func TestNetworksShareSlowDecisions(t *testing.T) {
 			s.spawn = func() {}
 			honest := &host.Source{Addr: netip.MustParseAddr("192.0.2.1")}
 			send := func(source *host.Source) {
-				s.add(source, &entry{item: &host.Item{Source: source}})
+				s.add(source, bound.Holder{Addr: source.Addr}, &entry{item: &host.Item{Source: source}})
 			}
 			var sources []*host.Source
 			for n := range 100 {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/contain"
 )
 
@@ -231,8 +232,8 @@ func TestPanicInSchedule(t *testing.T) {
 		Done: func(_ []host.Released, err error) { answers <- err },
 	}
 	p.schedule.mu.Lock()
-	p.schedule.add(nil, &entry{release: &releaseRequest{ReleaseRequest: release}})
-	p.schedule.fast.push(&lane{used: -time.Hour}) // it has no entry
+	p.schedule.add(nil, bound.Holder{}, &entry{release: &releaseRequest{ReleaseRequest: release}})
+	p.schedule.others.fast.push(&lane{class: p.schedule.others, used: -time.Hour}) // it has no entry
 	p.schedule.mu.Unlock()
 	close(until)
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "panic") {

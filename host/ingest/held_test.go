@@ -229,7 +229,7 @@ func TestArrivalSeesWhatIsHeld(t *testing.T) {
 		s := r.schedule
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.deciding+s.fast.Len()+s.queued+len(s.retries) == 0
+		return s.deciding+s.fast()+s.queued+len(s.retries) == 0
 	})
 	done := make(chan arrived, 1)
 	if err := r.SubmitRelease(t.Context(), &host.ReleaseRequest{Plan: plan, Done: func(list []host.Released, err error) { done <- arrived{list, err} }}); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
+	"talon/host/bound"
 )
 
 // A decision that takes long delays its own source and nobody else, whether it works
@@ -120,7 +121,7 @@ func TestIdleSourceIsNext(t *testing.T) {
 	s := newSchedule(2, newMetrics())
 	quiet, send := &host.Source{}, func(source *host.Source) *entry {
 		e := &entry{item: &host.Item{Source: source}}
-		s.add(source, e)
+		s.add(source, bound.Holder{Addr: source.Addr}, e)
 		return e
 	}
 	for range 8 {
@@ -206,7 +207,7 @@ func TestModulesWaitApart(t *testing.T) {
 			}
 		}
 		// They are new, then known to be slow.
-		for round, hangs := range []int{sources, maxSlow} {
+		for round, hangs := range []int{sources, maxSlow - maxSlowKnown} {
 			attack(1 + round)
 			waiting("hangs", hangs)
 			slow, quick := &host.Source{}, &host.Source{}

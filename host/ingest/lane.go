@@ -10,7 +10,9 @@ import (
 // lane is the entries of one source.
 type lane struct {
 	source  *host.Source
-	payers  payers   // its network and neighbourhood
+	class   *class
+	author  host.PubKey // that makes the client known, if it has proven one
+	payers  payers
 	entries []*entry // from head on, in the order of Submit
 	head    int
 	next    int // the first entry that no worker has taken

@@ -35,6 +35,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/contain"
 	"talon/host/moderation"
 )
@@ -152,6 +153,9 @@ type Audiences interface {
 
 // Users is the set of known people (package users).
 type Users interface {
+	// Holder returns the holder of a client, by its address and the keys that it has proven.
+	Holder(addr netip.Addr, proven []host.PubKey) bound.Holder
+
 	// Knows reports whether an event may use the part for known people.
 	Knows(author host.PubKey, addr netip.Addr) bool
 
@@ -229,7 +233,7 @@ type entry struct {
 	retries  int      // decisions that were made again
 	started  time.Time
 	answered bool
-	turn     laneKey // of its lane, when the writer ordered the entries last
+	turn     turn // when the writer ordered the entries last
 
 	// Guarded by schedule.mu.
 	decided    bool
@@ -243,6 +247,17 @@ type entry struct {
 // knows reports whether an item may use the part for known people.
 func (c *Config) knows(it *host.Item) bool {
 	return c.Users != nil && c.Users.Knows(it.Event.PubKey, it.Source.Addr)
+}
+
+// holder returns who sent an item. The author is not looked at: nobody has verified the event yet.
+func (c *Config) holder(it *host.Item) bound.Holder {
+	if it.Source == nil {
+		return bound.Holder{}
+	}
+	if c.Users == nil {
+		return bound.Holder{Addr: it.Source.Addr}
+	}
+	return c.Users.Holder(it.Source.Addr, it.Authed)
 }
 
 // New returns a pipeline. It does nothing until Run.
@@ -263,17 +278,17 @@ func New(cfg Config) *Pipeline {
 // queued, until ctx ends. If it returns nil, the item's Done is called exactly once;
 // otherwise never.
 func (p *Pipeline) Submit(ctx context.Context, it *host.Item) error {
-	return p.enqueue(ctx, it.Source, &entry{item: it})
+	return p.enqueue(ctx, it.Source, p.cfg.holder(it), &entry{item: it})
 }
 
 // SubmitRelease queues a release request. It blocks and returns as Submit does. The data must be in its
 // place before: an event is then either held when the release is planned, or decided with
 // the data there.
 func (p *Pipeline) SubmitRelease(ctx context.Context, r *host.ReleaseRequest) error {
-	return p.enqueue(ctx, nil, &entry{release: &releaseRequest{ReleaseRequest: r}})
+	return p.enqueue(ctx, nil, bound.Holder{}, &entry{release: &releaseRequest{ReleaseRequest: r}})
 }
 
-func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) error {
+func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, by bound.Holder, e *entry) error {
 	s := p.schedule
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +315,7 @@ func (p *Pipeline) enqueue(ctx context.Context, source *host.Source, e *entry) e
 			return ctx.Err()
 		}
 	}
-	s.add(source, e)
+	s.add(source, by, e)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
+	"talon/host/bound"
 	"talon/host/store"
 	"talon/internal/testkit"
 	"talon/sdk/grasp"
@@ -52,6 +53,16 @@ type users struct {
 
 func (u *users) Knows(author host.PubKey, _ netip.Addr) bool {
 	return u.known != (host.PubKey{}) && author == u.known
+}
+
+func (u *users) Holder(addr netip.Addr, proven []host.PubKey) bound.Holder {
+	by := bound.Holder{Addr: addr}
+	for _, key := range proven {
+		if u.Knows(key, addr) {
+			by.Known, by.Key = true, key
+		}
+	}
+	return by
 }
 
 func (u *users) Brought(e *host.Event, addr netip.Addr, proven bool) {

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/bound"
 )
 
 const (
@@ -33,7 +33,8 @@ const (
 // schedule hands entries to workers. The entries of one source are in a lane, in the
 // order of Submit. Lanes share the workers fairly: the next entry is of the lane that
 // has used the least time (start-time fair queueing), so a source with slow decisions
-// waits for its own. The lanes of one network count together, see [account]. An entry that
+// waits for its own. The lanes of one network count together, see [account], and known people are a
+// [class] of their own. An entry that
 // is decided, and first in its lane, makes the lane ready for the writer.
 type schedule struct {
 	workers int // that decide concurrently
@@ -42,18 +43,18 @@ type schedule struct {
 	mu       sync.Mutex // guards the fields below
 	lanes    map[*host.Source]*lane
 	unnamed  map[*lane]struct{} // lanes without a source, each with one entry
-	accounts map[netip.Prefix]*account
-	fast     laneHeap // lanes with work
+	known    *class
+	others   *class
+	clock    time.Duration // virtual time: of the class that was served last
 	shares   map[string]*share
-	queued   int           // slow lanes with work
-	slowing  int           // decisions of slow sources under way
-	clock    time.Duration // virtual time: of the lane that was served last
-	retries  []*entry      // decisions to be made again, before all others
-	ready    []*entry      // decided and first in their lanes; for the writer
-	pending  int           // entries in lanes
-	closed   bool          // nothing is submitted any more
-	finished bool          // nothing is left to decide
-	failed   error         // a worker panicked in the schedule, which may be inconsistent
+	queued   int      // slow lanes with work
+	slowing  int      // decisions of slow sources under way
+	retries  []*entry // decisions to be made again, before all others
+	ready    []*entry // decided and first in their lanes; for the writer
+	pending  int      // entries in lanes
+	closed   bool     // nothing is submitted any more
+	finished bool     // nothing is left to decide
+	failed   error    // a worker panicked in the schedule, which may be inconsistent
 
 	deciding  int // workers at work
 	returning int // of those that have waited for facts and want to go on
@@ -69,10 +70,9 @@ type schedule struct {
 
 func newSchedule(workers int, m *metrics) *schedule {
 	s := &schedule{
-		fast:    newLaneHeap(),
 		workers: workers, metrics: m, lanes: make(map[*host.Source]*lane), unnamed: make(map[*lane]struct{}), shares: make(map[string]*share),
-		accounts: make(map[netip.Prefix]*account),
-		wake:     make(chan struct{}, 1),
+		known: newClass(true), others: newClass(false),
+		wake: make(chan struct{}, 1),
 	}
 	s.work.L, s.resume.L = &s.mu, &s.mu
 	return s
@@ -81,8 +81,10 @@ func newSchedule(workers int, m *metrics) *schedule {
 // share is the slow decisions whose longest wait was for one module. Those that are slow
 // without waiting are of the share "", as the waits of the host itself.
 type share struct {
-	slow    laneHeap // slow lanes with work
-	slowing int      // decisions of such lanes under way
+	known   laneHeap // slow lanes of known people with work
+	others  laneHeap // those of everybody else
+	slowing int      // decisions of all such lanes under way
+	foreign int      // of those, the decisions of lanes that are not of known people
 	waiting int      // decisions that wait for the module now
 	used    time.Time
 
@@ -90,32 +92,59 @@ type share struct {
 	gauge prometheus.Gauge    // waiting
 }
 
+// lanes returns the heap of a class.
+func (sh *share) lanes(c *class) *laneHeap {
+	if c.known {
+		return &sh.known
+	}
+	return &sh.others
+}
+
+// hasRoom reports whether a class may begin another slow decision.
+func (sh *share) hasRoom(c *class) bool {
+	return sh.slowing < maxSlow && (c.known || sh.foreign < maxSlow-maxSlowKnown)
+}
+
+// count counts decisions of a class that begin or end.
+func (sh *share) count(c *class, n int) {
+	if sh.slowing += n; !c.known {
+		sh.foreign += n
+	}
+}
+
 // share returns the share of a module. REQUIRES: mu.
 func (s *schedule) share(module string) *share {
 	sh := s.shares[module]
 	if sh == nil {
-		sh = &share{slow: newLaneHeap(), waits: s.metrics.waits.WithLabelValues(module), gauge: s.metrics.waiting.WithLabelValues(module)}
+		sh = &share{known: newLaneHeap(), others: newLaneHeap(), waits: s.metrics.waits.WithLabelValues(module), gauge: s.metrics.waiting.WithLabelValues(module)}
 		s.shares[module] = sh
 	}
 	sh.used = time.Now()
 	return sh
 }
 
-// add appends an entry to the lane of its source. REQUIRES: mu.
-func (s *schedule) add(source *host.Source, e *entry) {
+// add appends an entry to the lane of its source. A lane that has nothing to do goes to the class of
+// the client, who may have become known. REQUIRES: mu.
+func (s *schedule) add(source *host.Source, by bound.Holder, e *entry) {
 	l := s.lanes[source]
 	if l == nil {
-		l = &lane{source: source, used: s.clock}
+		l = &lane{source: source}
 		if source != nil {
 			s.lanes[source] = l
-			l.payers = s.openAccounts(source.Addr)
 		} else {
 			s.unnamed[l] = struct{}{}
 		}
 	}
-	if l.len() == 0 && l.deciding == 0 {
-		l.used = max(l.used, s.clock-maxCredit)
-		l.payers.raise(s.clock - maxCredit)
+	if source == nil {
+		by = bound.Holder{} // the lane goes with its entry, and has no accounts
+	}
+	if l.len() == 0 {
+		if l.deciding == 0 {
+			s.enter(l, by)
+			l.used = max(l.used, l.class.clock-maxCredit)
+			l.payers.raise(l.class.clock - maxCredit)
+		}
+		l.countBusy(1)
 	}
 	e.lane = l
 	l.entries = append(l.entries, e)
@@ -131,10 +160,10 @@ func (s *schedule) offer(l *lane) {
 	}
 	l.queued = true
 	if l.isSlow() {
-		s.share(l.module).slow.push(l)
+		s.share(l.module).lanes(l.class).push(l)
 		s.queued++
 	} else {
-		s.fast.push(l)
+		l.class.fast.push(l)
 	}
 	s.call()
 }
@@ -154,7 +183,7 @@ func (s *schedule) call() {
 
 // callIfWork wakes a worker if there is something to decide. REQUIRES: mu.
 func (s *schedule) callIfWork() {
-	if len(s.retries)+s.fast.Len()+s.queued > 0 {
+	if len(s.retries)+s.fast()+s.queued > 0 {
 		s.call()
 	}
 }
@@ -180,23 +209,19 @@ func (s *schedule) dequeue() *entry {
 		s.retries = s.retries[1:]
 		return e
 	}
-	h, of := &s.fast, (*share)(nil)
-	l := h.first()
-	if s.queued > 0 {
-		for _, sh := range s.shares {
-			if sh.slowing >= maxSlow {
-				continue
-			}
-			if first := s.firstSlow(sh); first != nil && (l == nil || first.key.less(l.key)) {
-				l, h, of = first, &sh.slow, sh
-			}
-		}
+	next, after := s.first(s.known), s.first(s.others)
+	both := next.lane != nil && after.lane != nil
+	if next.lane == nil || both && s.others.used < s.known.used {
+		next = after
 	}
+	l := next.lane
 	if l == nil {
 		return nil
 	}
-	h.Pop()
+	s.serve(l.class, both)
+	next.heap.Pop()
 	l.queued = false
+	of := next.share
 	switch {
 	case of != nil:
 		s.queued--
@@ -205,28 +230,56 @@ func (s *schedule) dequeue() *entry {
 	}
 	e := l.entries[l.next]
 	l.next++
-	s.clock = max(s.clock, l.currentKey().first)
+	l.class.clock = max(l.class.clock, l.currentKey().first)
 	e.reserved = l.average
-	l.charge(l.average)
+	s.charge(l, l.average)
 	l.deciding++
 	e.first, e.verifyOnly = true, !l.ahead()
 	if e.slow = of; of != nil {
 		s.slowing++
-		of.slowing++
+		of.count(l.class, 1)
 		l.payers.countSlow(1)
 	}
 	s.offer(l)
 	return e
 }
 
+// candidate is a lane that may be served next, and the heap where it is on top.
+type candidate struct {
+	lane  *lane
+	heap  *laneHeap
+	share *share // nil for the lanes that are not slow
+}
+
+// first returns the lane of a class that has used least, nil if none may be served now.
+// REQUIRES: mu.
+func (s *schedule) first(c *class) candidate {
+	least := candidate{c.fast.first(), &c.fast, nil}
+	if s.queued == 0 {
+		return least
+	}
+	for _, sh := range s.shares {
+		if !sh.hasRoom(c) {
+			continue
+		}
+		if l := s.firstSlow(c, sh); l != nil && (least.lane == nil || l.key.less(least.lane.key)) {
+			least = candidate{l, sh.lanes(c), sh}
+		}
+	}
+	return least
+}
+
+// fast is how many lanes with work are not slow. REQUIRES: mu.
+func (s *schedule) fast() int { return s.known.fast.Len() + s.others.fast.Len() }
+
 // done notes that an entry has been decided, which took so long. REQUIRES: mu.
 func (s *schedule) done(e *entry, took time.Duration) {
 	l := e.lane
 	l.average += (took - l.average) / 8
-	l.charge(took - e.reserved)
+	s.charge(l, took-e.reserved)
 	e.reserved = 0
 	if e.slow != nil {
-		e.slow.slowing--
+		e.slow.count(l.class, -1)
 		e.slow = nil
 		s.slowing--
 		l.payers.countSlow(-1)
@@ -269,21 +322,21 @@ func (s *schedule) appendReady(list []*entry) []*entry {
 }
 
 // order puts entries of different lanes into the order in which they take effect: those of the
-// lanes that have used least come first.
+// class, and then of the lanes, that have used least come first.
 func (s *schedule) order(list []*entry) {
 	if len(list) < 2 {
 		return
 	}
 	s.mu.Lock()
 	for _, e := range list {
-		e.turn = e.lane.currentKey()
+		e.turn = turn{e.lane.class.used, e.lane.class.known, e.lane.currentKey()}
 	}
 	s.mu.Unlock()
 	slices.SortStableFunc(list, func(a, b *entry) int {
 		switch {
-		case a.turn.less(b.turn):
+		case a.turn.before(b.turn):
 			return -1
-		case b.turn.less(a.turn):
+		case b.turn.before(a.turn):
 			return 1
 		}
 		return 0
@@ -330,13 +383,14 @@ func (s *schedule) pop(e *entry, took time.Duration) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := e.lane
-	l.charge(took)
+	s.charge(l, took)
 	l.missed = max(l.missed-1, 0)
 	l.entries[l.head] = nil
 	l.head++
 	s.pending--
 	s.grantSlot()
 	if l.head == len(l.entries) {
+		l.countBusy(-1)
 		l.entries, l.head, l.next = l.entries[:0], 0, 0
 		l.emptied = time.Now()
 		delete(s.unnamed, l)
@@ -374,11 +428,11 @@ func (s *schedule) evictIdle() {
 	for source, l := range s.lanes {
 		if l.len() == 0 && l.deciding == 0 && now.Sub(l.emptied) > idleLanes {
 			delete(s.lanes, source)
-			s.closeAccounts(&l.payers)
+			l.class.closeAccounts(&l.payers)
 		}
 	}
 	for module, sh := range s.shares {
-		if sh.slow.Len()+sh.slowing+sh.waiting == 0 && now.Sub(sh.used) > idleLanes {
+		if sh.known.Len()+sh.others.Len()+sh.slowing+sh.waiting == 0 && now.Sub(sh.used) > idleLanes {
 			delete(s.shares, module)
 			s.metrics.waits.DeleteLabelValues(module)
 			s.metrics.waiting.DeleteLabelValues(module)
@@ -450,7 +504,7 @@ func (s *schedule) abandon() (list []*entry) {
 func (s *schedule) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.deciding > s.slowing || s.fast.Len() > 0
+	return s.deciding > s.slowing || s.fast() > 0
 }
 
 // depth is how many entries have not taken effect yet.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/host/bound"
 )
 
 // modelSchedule is the entries that a schedule has, as plain lists.
@@ -90,7 +91,15 @@ func runSchedule(t *testing.T, program []byte) {
 			func() {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.add(sources[b%len(sources)], e)
+				by := bound.Holder{Known: b%3 == 0}
+				source := sources[b%len(sources)]
+				if source != nil {
+					by.Addr = source.Addr
+				}
+				if b%6 == 0 {
+					by.Key = host.PubKey{1}
+				}
+				s.add(source, by, e)
 			}()
 			m.submitted[e.lane] = append(m.submitted[e.lane], e)
 			m.again[e] = max(0, b%16-12)
@@ -131,19 +140,24 @@ func runSchedule(t *testing.T, program []byte) {
 			t.Fatalf("%d entries never take effect", s.depth())
 		}
 	}
-	if s.deciding != 0 || s.slowing != 0 || s.queued != 0 || s.fast.Len() != 0 || len(s.unnamed) != 0 || len(s.abandon()) != 0 {
-		t.Fatalf("nothing is left, and %d are decided, %d of them slow; %d and %d lanes wait, %d have no name", s.deciding, s.slowing, s.queued, s.fast.Len(), len(s.unnamed))
+	if s.deciding != 0 || s.slowing != 0 || s.queued != 0 || s.fast() != 0 || len(s.unnamed) != 0 || len(s.abandon()) != 0 {
+		t.Fatalf("nothing is left, and %d are decided, %d of them slow; %d and %d lanes wait, %d have no name", s.deciding, s.slowing, s.queued, s.fast(), len(s.unnamed))
 	}
-	for prefix, a := range s.accounts {
-		if a.slowing != 0 || len(a.waiting) != 0 {
-			t.Fatalf("%v has %d slow decisions under way and %d lanes that wait, when nothing is left", prefix, a.slowing, len(a.waiting))
+	for _, c := range []*class{s.known, s.others} {
+		if c.busy != 0 {
+			t.Fatalf("%d of a class have work when nothing is left", c.busy)
+		}
+		for key, a := range c.accounts {
+			if a.slowing != 0 || len(a.waiting) != 0 || a.busy != 0 {
+				t.Fatalf("%v has %d slow decisions under way, %d lanes that wait and %d with work, when nothing is left", key, a.slowing, len(a.waiting), a.busy)
+			}
 		}
 	}
 	for _, l := range s.lanes {
 		l.emptied = l.emptied.Add(-2 * idleLanes)
 	}
-	if s.evictIdle(); len(s.lanes)+len(s.accounts) != 0 {
-		t.Fatalf("%d lanes and %d accounts are kept for ever", len(s.lanes), len(s.accounts))
+	if s.evictIdle(); len(s.lanes)+len(s.known.accounts)+len(s.others.accounts) != 0 {
+		t.Fatalf("%d lanes, %d and %d accounts are kept for ever", len(s.lanes), len(s.known.accounts), len(s.others.accounts))
 	}
 }
 

@@ -28,6 +28,8 @@ func (s *play) input(line string) {
 		for len(w.rest) > 0 {
 			*w.limit(&s.init.Limits, w.next()) = uint32(w.number())
 		}
+	case "seed":
+		s.init.Seed = w.number()
 	case "own":
 		s.init.Own = w.all()
 	case "relay":
@@ -53,6 +55,12 @@ func (s *play) input(line string) {
 		for _, id := range w.list() {
 			a.Roots, a.Latest = append(a.Roots, w.id(id)), append(a.Latest, uint32(s.now()/1000))
 		}
+		w.options(map[string]func(){"at": func() {
+			at := uint32((Start + w.time()) / 1000)
+			for i := range a.Latest {
+				a.Latest[i] = at
+			}
+		}}, nil)
 		s.step(a)
 	case "progress":
 		s.said = append(s.said, s.progress[w.next()])
@@ -62,6 +70,7 @@ func (s *play) input(line string) {
 		c := &abi.RelayConnected{Relay: w.next()}
 		w.options(map[string]func(){
 			"ended": func() { c.DisconnectedAt = Start + w.time() },
+			"last":  func() { c.LastConnected = Start + w.time() },
 			"anew":  func() { c.Anew = true },
 		}, &c.Capabilities)
 		delete(s.asked, c.Relay)
@@ -79,6 +88,7 @@ func (s *play) input(line string) {
 		e := abi.Eose{Relay: w.next(), ID: w.next()}
 		w.options(map[string]func(){
 			"events": func() { e.Events = uint32(w.number()) },
+			"new":    func() { e.New = uint32(w.number()) },
 			"oldest": func() { e.MinCreatedAt = (Start + w.time()) / 1000 },
 		}, nil)
 		s.each(e.Relay, e.ID, func(id string) { e.ID = id; s.step(&e) })
@@ -152,6 +162,7 @@ func (s *play) events(w *words) {
 		"relays": func() { e.Relays = w.list() },
 		"level":  func() { e.Level = w.level() },
 		"from":   func() { e.Origin, e.Relay = abi.OriginSync, w.next() },
+		"at":     func() { e.CreatedAt = (Start + w.time()) / 1000 },
 	}, nil)
 	if ids == nil {
 		s.step(&e)
@@ -203,6 +214,9 @@ func (w *words) capability(c *abi.Capabilities, name string) (func(), bool) {
 	}
 	if n := numbers[name]; n != nil {
 		return func() { *n = uint32(w.number()) }, true
+	}
+	if name == "auth" {
+		return func() { c.AuthRequired = true }, true
 	}
 	return func() {
 		if c.Negentropy = abi.SupportNo; w.next() == "yes" {
@@ -278,7 +292,7 @@ func (w *words) level() uint32 {
 // list reads words up to the next keyword.
 func (w *words) list() []string {
 	var list []string
-	for len(w.rest) > 0 && w.rest[0] != "relays" && w.rest[0] != "roots" && w.rest[0] != "level" && w.rest[0] != "id" && w.rest[0] != "from" {
+	for len(w.rest) > 0 && w.rest[0] != "relays" && w.rest[0] != "roots" && w.rest[0] != "level" && w.rest[0] != "id" && w.rest[0] != "from" && w.rest[0] != "at" {
 		list = append(list, w.run()...)
 	}
 	return list

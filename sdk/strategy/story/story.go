@@ -21,17 +21,18 @@
 //	config KEY VALUE…           a setting; before init
 //	limits NAME N NAME N…       of the host, in place of Limits: connections, subscriptions, filters,
 //	                            values, historics, timers, actions, bytes; before init
+//	seed N                      of random numbers, 1 unless a story sets another; before init
 //	own URL…                    our own addresses; before init
 //	relay URL [bootstrap] [wanted] [connected] [sub ID]… [historic ID]… [CAPABILITY…]   before init
 //	repo ADDRESS… [level state] [relays URL…] [roots ID…]   a known repository; before init
 //	init                        the world as it is
-//	event KIND ADDRESS… [id ID…] [relays URL…] [level state] [from URL]   accepted here, one for each id
-//	active ID…                  other events about these root events were accepted here, now
+//	event KIND ADDRESS… [id ID…] [relays URL…] [level state] [from URL] [at TIME]   accepted here, one for each id
+//	active ID… [at TIME]        other events about these root events were accepted here, now or dated
 //	gone ADDRESS
-//	connected URL [ended TIME] [anew] [CAPABILITY…]   negentropy yes|no, max_subscriptions, max_filters, max_limit, max_message, max_values N
+//	connected URL [ended TIME] [last TIME] [anew] [CAPABILITY…]   negentropy yes|no, auth, max_subscriptions, max_filters, max_limit, max_message, max_values N
 //	disconnected URL CLASS      a connection ended
 //	failed URL CLASS [failures N] [retry TIME]   it could not be made
-//	eose URL ID [events N] [oldest TIME]
+//	eose URL ID [events N] [new N] [oldest TIME]
 //	closed URL ID CLASS
 //	done URL ID [req] [incomplete CLASS] [need N] [new N] [kept N] [have N] [sent N] [oldest TIME]
 //	                            a historic ended; by negentropy unless req
@@ -156,12 +157,13 @@ func (s *play) pass(millis int64) {
 func (s *play) say(actions []abi.StepAction) {
 	for i := range actions {
 		a := &actions[i]
-		switch a.Do {
-		case abi.DoSetTimer:
-			continue
-		case abi.DoProgress:
+		if a.Do == abi.DoProgress {
 			s.progress[a.Relay] = storyLine(a)
+		}
+		if !shows(a) {
 			continue
+		}
+		switch a.Do {
 		case abi.DoSubscribe, abi.DoHistoric:
 			s.answered(a.Relay, a.ID)
 			s.asked[a.Relay] = append(s.asked[a.Relay], a.ID)
@@ -173,6 +175,10 @@ func (s *play) say(actions []abi.StepAction) {
 		s.said = append(s.said, storyLine(a))
 	}
 }
+
+// shows reports whether a story shows an action. It shows the effects of timers, and progress on
+// request.
+func shows(a *abi.StepAction) bool { return a.Do != abi.DoSetTimer && a.Do != abi.DoProgress }
 
 // answered notes that an id of a relay is answered, or asked no more.
 func (s *play) answered(relay, id string) {

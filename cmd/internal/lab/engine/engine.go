@@ -37,6 +37,10 @@ type Config struct {
 	Relays bool           // rows for relays, with their load over time
 	Watch  func(Progress) // called now and then; nil: nobody looks
 
+	// Record gets each input of the strategy of a Talon with its answer; nil: nobody does. Both are
+	// valid until it returns.
+	Record func(talon int, request, answer []byte)
+
 	plant func(session.Effect) session.Effect // changes what sessions do, in tests; nil: nothing is changed
 }
 

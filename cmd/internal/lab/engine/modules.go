@@ -34,6 +34,8 @@ func (s *strategy) Call(request []byte, now int64) (answer []byte, fresh bool, e
 	if err != nil {
 		s.close()
 		t.e.watch.failed(t, err)
+	} else if record := t.e.cfg.Record; record != nil {
+		record(t.Number, request, answer)
 	}
 	return answer, fresh, err
 }

@@ -148,6 +148,12 @@ const slowest = 10 * time.Minute
 // About describes the module.
 func (m *Wasm) About() result.Module { return m.about }
 
+// Bytes returns the module as its file has it.
+func (m *Wasm) Bytes() []byte { return m.source.Wasm }
+
+// File returns the file of the module.
+func (m *Wasm) File() string { return m.source.File }
+
 // Manifest returns the manifest of the module.
 func (m *Wasm) Manifest() *manifest.Manifest { return m.source.Manifest }
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -305,6 +306,41 @@ type Changes struct {
 // maxLosses bounds the lost events that are listed of one comparison.
 const maxLosses = 20
 
+// changedModules says which modules of a variant changed, with the begin of their hashes, and
+// settings that did.
+func changedModules(before, after []result.Module) (list []string) {
+	if len(before) != len(after) {
+		return nil // the names say it
+	}
+	for i, a := range before {
+		b := after[i]
+		switch {
+		case a.SHA256 != b.SHA256:
+			list = append(list, fmt.Sprintf("the module %s is another one: sha256 %.12s, it was %.12s", b.Name, cmp.Or(b.SHA256, "none"), cmp.Or(a.SHA256, "none")))
+		case a.Name != b.Name:
+			list = append(list, fmt.Sprintf("the module %s is the one that was named %s", b.Name, a.Name))
+		}
+		if !slices.Equal(a.Config, b.Config) {
+			list = append(list, fmt.Sprintf("the settings of %s are %s, they were %s", b.Name, settings(b.Config), settings(a.Config)))
+		}
+	}
+	if len(list) == 0 && len(after) > 0 {
+		list = append(list, "the modules are the same")
+	}
+	return list
+}
+
+func settings(list []result.Setting) string {
+	if len(list) == 0 {
+		return "those of the manifest"
+	}
+	var words []string
+	for _, s := range list {
+		words = append(words, s.Key+"="+s.Value)
+	}
+	return strings.Join(words, " ")
+}
+
 // Diff writes what changed from an old to a new version. Losses go through red.
 func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain, red func(string) string) (changes Changes, err error) {
 	c := stats.Between(v.Old, v.New, gates)
@@ -317,6 +353,9 @@ func Diff(w io.Writer, v Versions, gates []stats.Gate, width int, plain, red fun
 		name = v.Old.Name + " → " + name
 	}
 	wrap(&b, plain(fmt.Sprintf("%s in %s, %s", name, v.World, result.Counted(c.Pairs, "seed"))), width)
+	for _, text := range changedModules(v.Old.Modules, v.New.Modules) {
+		wrap(&b, plain(text), width)
+	}
 	for i, l := range c.Losses {
 		if i == maxLosses {
 			fmt.Fprintln(&b, red("lost: "+result.Counted(len(c.Losses)-i, "other event")))

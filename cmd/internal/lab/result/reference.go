@@ -52,12 +52,31 @@ and their times are pooled.
 	table(&b, reflect.TypeFor[Run]())
 	seen := map[reflect.Type]bool{}
 	tablesOf(&b, reflect.TypeFor[Run](), seen)
+	b.WriteString(filesText)
 	b.WriteString("\n## CSV\n\nThe columns scenario, level, set, variant and seed join the tables. A text that a spreadsheet would take for a formula has an apostrophe before it.\n\n| file | | columns |\n|---|---|---|\n")
 	for _, t := range Tables() {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", t.File, t.Doc, strings.Join(t.Columns, ", "))
 	}
 	return b.Bytes()
 }
+
+const filesText = `
+## A folder
+
+A folder of ` + "`talon lab run --out DIR`" + ` has all that made its results:
+
+| file | |
+|---|---|
+| runs.jsonl | the runs, a line each |
+| report.html | plots and tables, in one file |
+| run.json | the command, the version of Talon, the options, and the sha256 of each module |
+| NAME.toml | the scenario, as it was |
+| modules | the modules, with their side-cars |
+| CITATION.cff | how to cite the results, with a line for your name |
+
+` + "`talon lab rerun DIR`" + ` makes the runs again, and compares them with runs.jsonl to the byte. If they differ, it says what
+changed: the engine, the scenario, a module or its side-car.
+`
 
 // tablesOf writes the tables of the types in a type, once each.
 func tablesOf(b *bytes.Buffer, t reflect.Type, seen map[reflect.Type]bool) {

@@ -15,6 +15,7 @@ import (
 	"talon/cmd/internal/lab/scenario"
 	"talon/host/plugin/guest"
 	"talon/sdk/abi"
+	"talon/sdk/strategy/story"
 )
 
 // script is a strategy that a test writes.
@@ -54,10 +55,12 @@ func everything(name string, times int) *script {
 			in := v.LocalEvent()
 			var list []abi.StepAction
 			for it := in.Repositories(); it.Next() && in.Kind == 30617; {
+				address := string(it.Text())
+				name := address[strings.LastIndexByte(address, ':')+1:]
 				for i := range times {
 					list = append(list, abi.StepAction{
-						Do: abi.DoSubscribe, Relay: relay, ID: fmt.Sprintf("%x-%d", in.ID[:4], i),
-						Filters: []abi.Filter{{Tags: []abi.TagFilter{{Name: "a", Values: []string{string(it.Text())}}}}},
+						Do: abi.DoSubscribe, Relay: relay, ID: fmt.Sprintf("%s-%d", name, i),
+						Filters: []abi.Filter{{Tags: []abi.TagFilter{{Name: "a", Values: []string{address}}}}},
 					})
 				}
 			}
@@ -150,6 +153,31 @@ func TestShrink(t *testing.T) {
 		if p := r.Findings[i].Prefix; len(p.Events) != 1 || len(p.Faults) != 0 || p.Until.Duration().Minutes() > 60 {
 			t.Errorf("seed %d: %+v shows it, want one event", r.Seed, p)
 		}
+	}
+}
+
+// A finding is a story, and the strategy does the same in it as in the lab.
+func TestStory(t *testing.T) {
+	p := plan(t, everything("twice", 2))
+	p.Seeds, p.Shrink = 1, 200
+	list, _ := runs(t, p)
+	i := slices.IndexFunc(list[0].Findings, func(f result.Finding) bool { return f.Invariant == "twice" })
+	text, err := runner.Story(t.Context(), &p.Variants[0], list[0], &list[0].Findings[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, rest, _ := strings.Cut(text, "\n")
+	if !strings.Contains(first, "seed 1, after ") || !strings.Contains(first, ": twice: the subscriptions ") || strings.Contains(rest, "#  ") {
+		t.Errorf("the story begins with\n%s", text[:min(len(text), 500)])
+	}
+	played, err := story.Play(text, func(map[string]any) (story.Step, error) {
+		return func(request []byte) ([]byte, error) {
+			answer, _, err := everything("twice", 2).Call(t.Context(), guest.Step, request, 0)
+			return answer, err
+		}, nil
+	})
+	if err != nil || played != text || strings.Contains(text, "# In the lab") {
+		t.Errorf("%v\n%s\n%s", err, story.Difference(text, played), text)
 	}
 }
 

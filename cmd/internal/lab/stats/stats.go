@@ -44,8 +44,9 @@ type World struct {
 
 // Variant has the outcomes of one variant in one world, by seed.
 type Variant struct {
-	Name string
-	Runs []Outcome // sorted by seed
+	Name    string
+	Modules []result.Module // strategy and throttle, as far as there are some
+	Runs    []Outcome       // sorted by seed
 }
 
 // Outcome is the scalar part of a run.
@@ -63,6 +64,13 @@ type Outcome struct {
 func (o *Outcomes) Add(r *result.Run) error {
 	w := find(&o.Worlds, r.World(), func(w *World) string { return w.Name }, func(name string) *World { return &World{Name: name} })
 	v := find(&w.Variants, r.Variant(), func(v *Variant) string { return v.Name }, func(name string) *Variant { return &Variant{Name: name} })
+	if v.Modules == nil {
+		for _, m := range []*result.Module{r.Strategy, r.Throttle} {
+			if m != nil {
+				v.Modules = append(v.Modules, *m)
+			}
+		}
+	}
 	i, ok := v.search(r.Seed)
 	if ok {
 		return fmt.Errorf("seed %d of %q in %q is there twice", r.Seed, v.Name, w.Name)
