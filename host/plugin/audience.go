@@ -64,7 +64,7 @@ func (a *audiences) has(e *host.Event) bool {
 // database.
 func (r *Registry) Audience(ctx context.Context, e *host.Event, facts *host.FactReader, now int64) (*host.Audience, error) {
 	if !r.current.Load().audiences.has(e) {
-		return nil, r.notCurrent()
+		return nil, r.others.notCurrent()
 	}
 	w := workspaces.Get().(*workspace)
 	defer w.free()
@@ -126,7 +126,7 @@ func (r *Registry) Complete() bool {
 			return false
 		}
 	}
-	return r.notCurrent() == nil
+	return r.others.notCurrent() == nil
 }
 
 // AudienceKinds returns the kinds of the events about which plugins are asked, nil for none, and
