@@ -107,7 +107,7 @@ type API struct {
 	Plugins Plugins
 	Hunt    Hunt  // nil if nothing is hunted for
 	Sync    Sync  // nil if no relay is followed
-	Nodes   Nodes // nil if this process is the only one of the relay
+	Nodes   Nodes // [Here] if this process is the only one of the relay
 	Backups Backups
 
 	Moderator Moderator

@@ -21,6 +21,7 @@ type Store interface {
 	Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
 	EachHeld(ctx context.Context, yield func(host.HeldEvent) error) error
+	HiddenAudiences(ctx context.Context, yield func(id host.ID, a *host.Audience)) error
 	host.AudienceFacts
 
 	// Relay and SaveRelays keep for which settings the stored answers are.
@@ -83,6 +84,15 @@ func (a *Audiences) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read restricted repositories: %w", err)
 	}
+	err = a.cfg.Store.HiddenAudiences(ctx, func(id host.ID, who *host.Audience) {
+		if who.Repository {
+			a.repos.any.Store(true)
+			a.repos.note(id)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("read hidden events of restricted repositories: %w", err)
+	}
 	return a.cfg.Store.EachHeld(ctx, func(h host.HeldEvent) error {
 		if h.Audience == nil {
 			return nil
@@ -104,6 +114,12 @@ func (a *Audiences) Run(ctx context.Context, apply func(ctx context.Context, lis
 	var before string // that the stored answers are for
 	known, failed := false, ""
 	for {
+		if a.reload.Swap(false) {
+			if err := a.Load(ctx); err != nil {
+				a.reload.Store(true)
+				a.cfg.Log.Error("read restricted repositories again", "err", err)
+			}
+		}
 		settings, version := a.cfg.Modules.Audiences(), a.cfg.Modules.AudienceVersion()
 		if !known {
 			stored, err := a.cfg.Store.Relay(ctx, About, keySettings)

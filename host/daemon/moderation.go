@@ -84,7 +84,7 @@ func (c *Core) copyModeration(ctx context.Context) error {
 // newEnforcer returns what carries out the moderation log.
 func (c *Core) newEnforcer(purged func(ctx context.Context, repo host.Address) error) *enforce.Enforcer {
 	var delay time.Duration
-	if c.Node != nil {
+	if c.node.Others() {
 		delay = enforce.NodeDelay
 	}
 	return enforce.New(enforce.Config{

@@ -11,7 +11,6 @@ import (
 
 	"talon/host"
 	"talon/host/bound"
-	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/githttp"
 	"talon/host/gitread"
@@ -77,7 +76,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 	}
 }
 
-func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.Cluster, log *moderation.Log) (*repos.Disk, error) {
+func openDisk(ctx context.Context, cfg *config.Config, db Store, node node, log *moderation.Log) (*repos.Disk, error) {
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
@@ -97,11 +96,7 @@ func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.C
 	if err != nil {
 		return nil, err
 	}
-	var nodes gitrepo.Nodes // nil where this process is alone
-	if node != nil {
-		nodes = gitNodes{node}
-	}
-	return repos.OpenDisk(ctx, git, cfg.GitFolder(), cfg.PRs, db, nodes)
+	return repos.OpenDisk(ctx, git, cfg.GitFolder(), cfg.PRs, db, node.openRoot)
 }
 
 // openReconciler sets up what keeps repositories and events in line.
@@ -110,12 +105,8 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 	if err != nil {
 		return nil, fmt.Errorf("option domain: %w", err)
 	}
-	var nodes repos.Nodes
-	if core.Node != nil {
-		nodes = core.Node
-	}
 	return repos.New(ctx, repos.Config{
-		Nodes:    nodes,
+		Nodes:    core.node,
 		Disk:     core.Disk,
 		Service:  service,
 		Store:    repos.WithHidden(facts{core.Store}),

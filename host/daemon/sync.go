@@ -69,7 +69,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 	if !d.cfg.Sync {
 		return nil, nil
 	}
-	r, err := openRole(ctx, "sync", core.Node, d.sync, d.log, func(ctx context.Context) (*syncing, error) {
+	r, err := openRole(ctx, "sync", core.node, d.sync, d.log, func(ctx context.Context) (*syncing, error) {
 		return d.makeSync(ctx, core, pipeline, key, listen)
 	})
 	if err != nil {
