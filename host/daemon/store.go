@@ -82,6 +82,7 @@ type Store interface {
 
 	// Withheld yields each stored event that is not for everybody, in no order; yield may wait.
 	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
+	HiddenAudiences(ctx context.Context, yield func(id host.ID, a *host.Audience)) error
 	host.AudienceFacts
 
 	// Check compares everything that is stored with everything else, and reports each

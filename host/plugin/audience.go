@@ -183,6 +183,19 @@ func (r *Registry) InAudienceSet(set string, key host.PubKey) bool {
 	return i >= 0 && l.audiences.sets[i].contains(key)
 }
 
+// AudienceSet returns how many keys are members of a set of an [host.Audience], and calls yield for
+// them if they are at most limit.
+func (r *Registry) AudienceSet(set string, limit int, yield func(key host.PubKey)) int {
+	l := r.acquireSet()
+	defer l.release()
+	i := slices.IndexFunc(l.audiences.sets, func(s audienceSet) bool { return s.name == set })
+	if i < 0 {
+		return 0
+	}
+	s := &l.audiences.sets[i]
+	return s.of.sets.Keys(s.own, limit, func(key [32]byte) { yield(key) })
+}
+
 // ownSet returns the name of a set without that of its module.
 func ownSet(name string) string {
 	_, own, _ := strings.Cut(name, "/")
