@@ -44,6 +44,7 @@ type Core struct {
 	Space    *diskspace.Watch // nil unless it serves
 
 	Moderation *moderation.Log
+	lifted     chan struct{} // has room for one value: the log bars less than before
 
 	Audiences *audience.Audiences
 
@@ -71,7 +72,7 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 // openCore is OpenCore on a database that is open, as a node.
 // It closes both if it fails.
 func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, node node, serving bool) (_ *Core, err error) {
-	c := &Core{Store: db, node: node, Moderation: new(moderation.Log), log: log, notify: contain.New(contain.Notify, log)}
+	c := &Core{Store: db, node: node, Moderation: new(moderation.Log), lifted: make(chan struct{}, 1), log: log, notify: contain.New(contain.Notify, log)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))

@@ -310,7 +310,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring(p.core.Users.Run)
 	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
-	api := admin.API{Nodes: p.core.node, Plugins: p.core.Plugins, Backups: p.backups, Moderator: p.core.newModerator(d.cfg, p.enforcer), Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
+	api := admin.API{Nodes: p.core.node, Plugins: p.core.Plugins, Backups: p.backups, Moderator: p.core.newModerator(d.cfg, p.enforcer), Reload: d.Reload, Addresses: p.addresses, Top: p.top, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)

@@ -89,7 +89,16 @@ func (c *Core) newEnforcer(purged func(ctx context.Context, repo host.Address) e
 	}
 	return enforce.New(enforce.Config{
 		Log: c.Moderation, Store: c.Store, Pipeline: c.Pipeline, Logger: c.log, Now: time.Now, Delay: delay, Purged: purged,
+		Lifted: c.noteLifted,
 	})
+}
+
+// noteLifted tells sync that the log bars less than before.
+func (c *Core) noteLifted() {
+	select {
+	case c.lifted <- struct{}{}:
+	default: // sync has not read the last one yet
+	}
 }
 
 // moderator is the moderation log as the operator's socket has it.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"talon/host"
@@ -154,7 +155,7 @@ func orProcessors(n, each int) int {
 }
 
 // openPages makes the pages for people.
-func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *huntRole) (*web.Handler, error) {
+func (d *Daemon) openPages(core *Core, repositories *repos.Reconciler, hunter *huntRole) (*web.Handler, error) {
 	reader, err := gitread.Open(gitread.Options{
 		Scheduler: core.Disk.Announced.Scheduler(), Log: d.log, Panics: d.parts, Archives: filepath.Join(d.cfg.Data, "archives"),
 	})
@@ -174,7 +175,13 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) bound.Holder { return core.Users.Holder(d.client(r).Addr, provenBy(r)) },
 		SignedIn:    signedIn,
-		Log:         d.log,
+		Usage: func(r *http.Request, author host.PubKey, list []host.Address) ([]string, error) {
+			if !slices.Contains(provenBy(r), author) {
+				return nil, nil
+			}
+			return repositories.UsageOf(r.Context(), author, list)
+		},
+		Log: d.log,
 	}, web.Deps{Facts: pageFacts{core.Store}, Git: pageGit{repositories, core.Audiences}, Code: reader})
 }
 
