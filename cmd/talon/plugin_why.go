@@ -58,7 +58,7 @@ func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
 }
 
 // limitsText says what an author may take, and when that is checked.
-func limitsText(l *plugin.Limits) string {
+func limitsText(l *plugin.AllowedBytes) string {
 	var parts []string
 	if l.Author > 0 {
 		parts = append(parts, host.BytesText(l.Author)+" of events and git data of the author")

@@ -158,9 +158,9 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 	if found == nil || now.Sub(time.Unix(e.at, 0)) > keepDecisions {
 		return Why{}, false
 	}
-	var limits *Limits
+	var limits *AllowedBytes
 	if l := e.ruling.Limits; l != (host.UsageLimits{}) {
-		limits = &Limits{Author: l.Author, Repository: l.Repository}
+		limits = &AllowedBytes{Author: l.Author, Repository: l.Repository}
 	}
 	return Why{
 		Limits: limits,

@@ -134,7 +134,7 @@ type Why struct {
 
 	// Limits bound what the author may take here; nil: nothing. The server checks them when it stores
 	// the event: an event that is accepted here may still be over quota.
-	Limits *Limits `json:"limits,omitempty"`
+	Limits *AllowedBytes `json:"limits,omitempty"`
 
 	// Asked are the plugins that were asked, in order, the one that decided last.
 	Asked []string `json:"asked"`
@@ -146,8 +146,8 @@ type Why struct {
 	Audience *Opinion `json:"audience,omitempty"`
 }
 
-// Limits are the limits of a ruling, in bytes; 0 is no limit.
-type Limits struct {
+// AllowedBytes are the limits of a ruling, in bytes; 0 is no limit.
+type AllowedBytes struct {
 	Author     int64 `json:"author,omitempty"`     // events and git data of an author
 	Repository int64 `json:"repository,omitempty"` // git data of a repository
 }
