@@ -59,7 +59,7 @@ func root() *cobra.Command {
 		Short:         "A nostr relay whose every choice is a WebAssembly module",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}, serveCommand(), importCommand(), exportCommand(), copyCommand(), backupCommand(), restoreCommand(), reloadCommand(), moderateCommand(), deleteCommand(), checkCommand(), usageCommand(), clusterCommand(), pluginCommand(), eventCommand(),
+	}, serveCommand(), importCommand(), exportCommand(), copyCommand(), migrateCommand(), backupCommand(), restoreCommand(), reloadCommand(), moderateCommand(), deleteCommand(), checkCommand(), usageCommand(), topCommand(), clusterCommand(), pluginCommand(), eventCommand(),
 		gitCommand(), gitCredentialCommand(), devnetCommand(), huntCommand(), syncCommand(), labCommand(), versionCommand(), compileCommand())
 	cmd.AddCommand(buildCommands()...)
 	cmd.CompletionOptions.HiddenDefaultCmd = true

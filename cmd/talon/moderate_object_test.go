@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/nbd-wtf/go-nostr"
 )
 
 // TestModerateObject takes git objects down, one after the other, and looks through each door that may
@@ -129,7 +127,6 @@ func (w *takedown) objects() {
 // pushBarred announces a copy of a repository, and cannot push to it.
 func (w *takedown) pushBarred(owner person, work *folder, commit, reason string) {
 	w.Helper()
-	w.st.now = nostr.Now() - 1000
 	w.st.held(w.st.announcement(owner, "copy"))
 	w.st.held(w.st.state(owner, "copy", "refs/heads/main", commit))
 	work.cannotPush(reason, w.st.repo(owner, "copy"), commit+":refs/heads/main")

@@ -126,7 +126,9 @@ func serveFake(t *testing.T, f *fakePlugins) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- admin.Serve(ctx, l, admin.API{Plugins: f}, slog.New(slog.DiscardHandler)) }()
+	go func() {
+		done <- admin.Serve(ctx, l, admin.API{Nodes: admin.Here{}, Plugins: f}, slog.New(slog.DiscardHandler))
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -85,8 +85,10 @@ func (w *takedown) nodes() map[string]*story {
 // again restarts the server.
 func (w *takedown) again() *story {
 	w.Helper()
+	now := w.st.now
 	w.st.s.mustStop(w.T)
 	w.st = w.restart()
+	w.st.now = now
 	return w.st
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 )
@@ -16,6 +17,17 @@ type Nodes interface {
 
 	// Ask has the node that has a role answer a request. Its errors are for the operator.
 	Ask(ctx context.Context, role string, request []byte) (answer []byte, err error)
+}
+
+// Here is the [Nodes] of a process that has every role itself.
+type Here struct{}
+
+// Has reports true.
+func (Here) Has(string) bool { return true }
+
+// Ask returns an error, since there is nobody to ask.
+func (Here) Ask(_ context.Context, role string, _ []byte) ([]byte, error) {
+	return nil, fmt.Errorf("ask the node with the role %s: this process is alone", role)
 }
 
 // ofRole is a path that the node with a role answers.
@@ -49,9 +61,6 @@ type reply struct {
 // whereRole answers on the node that has the role.
 func (h *handler) whereRole(r ofRole) http.HandlerFunc {
 	here := answerBy(r.handle)
-	if h.Nodes == nil {
-		return here
-	}
 	return func(w http.ResponseWriter, req *http.Request) {
 		if h.Nodes.Has(r.role) {
 			here(w, req)

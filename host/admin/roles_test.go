@@ -133,7 +133,7 @@ func (f *fakeNodes) Ask(ctx context.Context, role string, request []byte) ([]byt
 func TestOtherNode(t *testing.T) {
 	hunt, sync := new(fakeHunt), new(fakeSync)
 	log := slog.New(slog.DiscardHandler)
-	there := API{Plugins: &fake{}, Hunt: hunt, Sync: sync}
+	there := API{Plugins: &fake{}, Nodes: Here{}, Hunt: hunt, Sync: sync}
 	nodes := &fakeNodes{other: there}
 	ask := func(s API, method, uri, body string) (int, string) {
 		t.Helper()

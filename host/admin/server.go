@@ -107,12 +107,13 @@ type API struct {
 	Plugins Plugins
 	Hunt    Hunt  // nil if nothing is hunted for
 	Sync    Sync  // nil if no relay is followed
-	Nodes   Nodes // nil if this process is the only one of the relay
+	Nodes   Nodes // [Here] if this process is the only one of the relay
 	Backups Backups
 
 	Moderator Moderator
 
 	Addresses func(limit int) []AddressUsage  // from which most bytes of events were accepted today
+	Top       func(limit int) Top             // what this node is busy with
 	Reload    func() ([]config.Change, error) // reads the configuration again
 
 	Panics *contain.Guard // around each request; may be nil
@@ -171,6 +172,7 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("POST "+pathModerate, h.moderate)
 	mux.HandleFunc("GET "+pathQueue, answerBy(h.queue))
 	mux.HandleFunc("GET "+pathAddresses, answerBy(h.addresses))
+	mux.HandleFunc("GET "+pathTop, answerBy(h.top))
 	mux.HandleFunc("POST "+pathReload, answerBy(h.reload))
 	for _, r := range h.ofRoles() {
 		mux.HandleFunc(r.pattern, h.whereRole(r))

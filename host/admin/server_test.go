@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,6 +101,7 @@ func (f *fake) Record(ctx context.Context, o plugin.Recording, write func([]byte
 // serve returns a client of a server.
 func serve(t *testing.T, s API, path string) *Client {
 	t.Helper()
+	s.Nodes = cmp.Or(s.Nodes, Nodes(Here{}))
 	l, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +318,7 @@ func TestStop(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served, swapped := make(chan error, 1), make(chan error, 1)
-	go func() { served <- Serve(ctx, l, API{Plugins: f}, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- Serve(ctx, l, API{Nodes: Here{}, Plugins: f}, slog.New(slog.DiscardHandler)) }()
 	go func() { _, err := Dial(path).Swap(context.Background(), "x", nil, nil); swapped <- err }()
 	testkit.Eventually(t, "a change is under way", func() bool { return f.running.Load() > 0 })
 	cancel()
@@ -339,7 +341,7 @@ func TestServeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := Serve(t.Context(), l, API{Plugins: &fake{}}, slog.New(slog.DiscardHandler)); err == nil {
+	if err := Serve(t.Context(), l, API{Nodes: Here{}, Plugins: &fake{}}, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("no error")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -44,11 +45,13 @@ type Audiences struct {
 
 	settled atomic.Uint64 // version for which stored events were, or are, asked about
 	other   atomic.Bool   // a decision was made by another version
+	reload  atomic.Bool   // repositories may have changed unseen
 }
 
 // New returns Audiences that know of no repository before Load.
 func New(cfg Config) *Audiences {
 	a := &Audiences{cfg: cfg, repos: newRepositories()}
+	a.repos.seen = newFilter()
 	a.settled.Store(cfg.Modules.AudienceVersion())
 	return a
 }
@@ -110,7 +113,7 @@ func inherited(own, repository *host.Audience) *host.Audience {
 }
 
 // With returns the audience of an event that may also belong to the repositories of pending
-// announcements: they are in the same transaction, and Committed does not know them yet.
+// events: they are in the same transaction, and Committed does not know them yet.
 func (a *Audiences) With(e *host.Event, own *host.Audience, pending []*host.Event) *host.Audience {
 	more := newRepositories()
 	for _, p := range pending {
@@ -118,7 +121,12 @@ func (a *Audiences) With(e *host.Event, own *host.Audience, pending []*host.Even
 			more.add(p)
 		}
 	}
-	repository, _ := more.of(e)
+	repository, ids := more.of(e)
+	for _, p := range pending {
+		if slices.Contains(ids, p.ID) {
+			repository = repository.StricterRepository(p.Audience)
+		}
+	}
 	return inherited(own, repository)
 }
 
@@ -141,6 +149,12 @@ func (a *Audiences) Committed(published []host.Published, held []host.HeldChange
 
 // Unsettle has Run ask again about all stored events: some have come back with an old answer.
 func (a *Audiences) Unsettle() { a.other.Store(true) }
+
+// Missed says that commits of other nodes are not known.
+func (a *Audiences) Missed() {
+	a.repos.missed()
+	a.reload.Store(true)
+}
 
 // Repository returns who may see a repository, by the address of its announcement: nil for
 // everybody.

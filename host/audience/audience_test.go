@@ -216,6 +216,41 @@ func TestSweep(t *testing.T) {
 	})
 }
 
+// TestMissed has another process make a repository private, unseen.
+func TestMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.modules.set("some", false)
+		other := audience.New(audience.Config{Modules: w.modules, Store: w.db, Log: slog.New(slog.DiscardHandler), Now: time.Now})
+		announcement := event(1, 1, 30617, host.Tag{"d", "secret"})
+		issue := event(3, 5, 1621, host.Tag{"a", "30617:0100000000000000000000000000000000000000000000000000000000000000:secret"})
+		w.put(announcement, issue)
+		comment := event(4, 5, 1111, host.Tag{"e", issue.ID.String()})
+		if a, err := other.Audience(t.Context(), comment, nil, 0); err != nil || a != nil {
+			t.Fatalf("the test is wrong: %v, %v", a, err)
+		}
+		other.Missed()
+		if a, err := other.Audience(t.Context(), comment, nil, 0); err != nil || a == nil || a.Set != members.Set {
+			t.Errorf("a comment on what was missed: %v, %v", a, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- other.Run(ctx, w.apply) }()
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if a := other.Repository(host.Address{Kind: 30617, PubKey: host.PubKey{1}, D: "secret"}); a == nil {
+			t.Error("the repository is for everybody")
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := w.db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestPending decides about an event together with the announcement that it names.
 func TestPending(t *testing.T) {
 	w := newWorld(t)
@@ -226,6 +261,10 @@ func TestPending(t *testing.T) {
 	issue := event(3, 5, 1621, host.Tag{"a", address.String()})
 	if a := w.audiences.With(issue, nil, []*host.Event{announcement}); a == nil || a.Set != members.Set || !a.Repository {
 		t.Errorf("in one batch: %v", a)
+	}
+	private := issue.For(&host.Audience{Set: members.Set, Repository: true})
+	if a := w.audiences.With(event(5, 5, 1111, host.Tag{"e", issue.ID.String()}), nil, []*host.Event{private}); a == nil || a.Set != members.Set {
+		t.Errorf("a comment in the batch of its issue: %v", a)
 	}
 	if a := w.audiences.With(event(4, 5, 1), nil, []*host.Event{announcement}); a != nil {
 		t.Errorf("of another event: %v", a)

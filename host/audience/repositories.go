@@ -11,10 +11,12 @@ import (
 
 // repositories knows the announcements of repositories that are not for everybody. The audiences of
 // other events of these repositories are read from the store: strangers can post any number of them.
+// The filter says for which events that is not needed.
 type repositories struct {
 	any atomic.Bool // an event belongs to one; it stays true until the process ends
 
 	mu           sync.RWMutex             // guards the fields below
+	seen         *filter                  // the events of these repositories; nil: all may be
 	announced    map[string]*restricted   // by address
 	byIdentifier map[string][]*restricted // the same
 }
@@ -36,6 +38,7 @@ func (r *repositories) add(e *host.Event) {
 	private := e.Audience != nil && e.Audience.Repository
 	if private {
 		r.any.Store(true)
+		r.note(e.ID)
 	}
 	if e.Kind != host.KindAnnouncement || !r.any.Load() {
 		return
@@ -54,6 +57,23 @@ func (r *repositories) add(e *host.Event) {
 	}
 }
 
+// note notes an event of a repository that is not for everybody.
+func (r *repositories) note(id host.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen != nil {
+		r.seen.add(id)
+	}
+}
+
+// missed notes that events of restricted repositories may be here that were not added.
+func (r *repositories) missed() {
+	r.any.Store(true)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = nil
+}
+
 // forget forgets a repository. REQUIRES: r.mu.
 func (r *repositories) forget(a host.Address) {
 	x := r.announced[a.String()]
@@ -68,18 +88,22 @@ func (r *repositories) forget(a host.Address) {
 }
 
 // of returns the strictest audience of the repositories to which an event belongs by an address or
-// by its identifier, nil if all are for everybody. It also returns the ids that the event names.
+// by its identifier, nil if all are for everybody. It also returns the ids that the event names and
+// that may belong to such a repository.
 func (r *repositories) of(e *host.Event) (out *host.Audience, ids []host.ID) {
 	if !r.any.Load() {
 		return nil, nil
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	seen := make(map[host.ID]bool)
+	var seen map[host.ID]bool
 	for value := range e.References() {
 		var id host.ID
 		if host.ParseHex(id[:], value) {
-			if !seen[id] {
+			if !seen[id] && (r.seen == nil || r.seen.mayHave(id)) {
+				if seen == nil {
+					seen = make(map[host.ID]bool)
+				}
 				seen[id] = true
 				ids = append(ids, id)
 			}

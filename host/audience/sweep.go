@@ -21,6 +21,7 @@ type Store interface {
 	Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
 	EachHeld(ctx context.Context, yield func(host.HeldEvent) error) error
+	HiddenAudiences(ctx context.Context, yield func(id host.ID, a *host.Audience)) error
 	host.AudienceFacts
 
 	// Relay and SaveRelays keep for which settings the stored answers are.
@@ -83,6 +84,15 @@ func (a *Audiences) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read restricted repositories: %w", err)
 	}
+	err = a.cfg.Store.HiddenAudiences(ctx, func(id host.ID, who *host.Audience) {
+		if who.Repository {
+			a.repos.any.Store(true)
+			a.repos.note(id)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("read hidden events of restricted repositories: %w", err)
+	}
 	return a.cfg.Store.EachHeld(ctx, func(h host.HeldEvent) error {
 		if h.Audience == nil {
 			return nil
@@ -104,6 +114,12 @@ func (a *Audiences) Run(ctx context.Context, apply func(ctx context.Context, lis
 	var before string // that the stored answers are for
 	known, failed := false, ""
 	for {
+		if a.reload.Swap(false) {
+			if err := a.Load(ctx); err != nil {
+				a.reload.Store(true)
+				a.cfg.Log.Error("read restricted repositories again", "err", err)
+			}
+		}
 		settings, version := a.cfg.Modules.Audiences(), a.cfg.Modules.AudienceVersion()
 		if !known {
 			stored, err := a.cfg.Store.Relay(ctx, About, keySettings)
@@ -153,13 +169,10 @@ func (a *Audiences) Run(ctx context.Context, apply func(ctx context.Context, lis
 // sweep asks about all stored events, and applies the changes. Events that are accepted during a
 // sweep have answers of the same modules already.
 func (a *Audiences) sweep(ctx context.Context, settings string, apply func(ctx context.Context, list []Change) error) (changed int, err error) {
-	s := &sweeper{a: a, before: make(map[host.ID]*host.Audience), repository: make(map[host.ID]*host.Audience)}
-	err = a.cfg.Store.Withheld(ctx, func(id host.ID, who *host.Audience) error {
-		s.before[id] = who
-		return nil
-	})
+	s := &sweeper{a: a, repository: make(map[host.ID]*host.Audience)}
+	err = s.repositories(ctx)
 	if err == nil {
-		err = s.repositories(ctx)
+		err = s.withheld(ctx)
 	}
 	if err == nil {
 		err = s.candidates(ctx)
@@ -205,19 +218,46 @@ func width(a *host.Audience) int {
 // sweeper is one time of asking again.
 type sweeper struct {
 	a          *Audiences
-	before     map[host.ID]*host.Audience // what is stored, of events that were not looked at yet
-	repository map[host.ID]*host.Audience // of events of restricted repositories, likewise
+	repository map[host.ID]*host.Audience // of events of restricted repositories that were not looked at yet
 	changes    []Change
 }
 
-// decide notes the new audience of an event.
-func (s *sweeper) decide(id host.ID, own *host.Audience) {
+// decide notes the new audience of an event, if it is another than before.
+func (s *sweeper) decide(id host.ID, own, before *host.Audience) {
 	now := inherited(own, s.repository[id])
-	if !now.Equal(s.before[id]) {
+	if !now.Equal(before) {
 		s.changes = append(s.changes, Change{id, now})
 	}
-	delete(s.before, id)
 	delete(s.repository, id)
+}
+
+// withheld asks about the events that are not for everybody now.
+func (s *sweeper) withheld(ctx context.Context) error {
+	var ids []host.ID
+	before := make(map[host.ID]*host.Audience)
+	ask := func() error {
+		err := s.a.events(ctx, ids, func(e *host.Event) error {
+			own, err := s.a.own(ctx, e, nil, s.a.cfg.Now().Unix())
+			if err == nil {
+				s.decide(e.ID, own, before[e.ID])
+			}
+			return err
+		})
+		ids = ids[:0]
+		clear(before)
+		return err
+	}
+	err := s.a.cfg.Store.Withheld(ctx, func(id host.ID, who *host.Audience) error {
+		ids = append(ids, id)
+		if before[id] = who; len(ids) < askRows {
+			return nil
+		}
+		return ask()
+	})
+	if err != nil {
+		return err
+	}
+	return ask()
 }
 
 // repositories finds the events that belong to restricted repositories: from their announcements
@@ -243,7 +283,7 @@ func (s *sweeper) repositories(ctx context.Context) error {
 			next[address.String()] = true
 		}
 	}
-	announcements := host.Filter{Kinds: []host.Kind{host.KindAnnouncement}}
+	announcements := host.Filter{Kinds: []host.Kind{host.KindAnnouncement}, Reader: host.Everything}
 	err := s.each(ctx, announcements, func(e *host.Event) error {
 		own, err := s.a.own(ctx, e, nil, s.a.cfg.Now().Unix())
 		if err == nil && own != nil {
@@ -257,8 +297,9 @@ func (s *sweeper) repositories(ctx context.Context) error {
 	}
 	for identifier := range identifiers {
 		f := host.Filter{
-			Kinds: []host.Kind{host.KindAnnouncement, grasp.KindState},
-			Tags:  []host.TagFilter{{Name: 'd', Values: []string{identifier}}},
+			Kinds:  []host.Kind{host.KindAnnouncement, grasp.KindState},
+			Tags:   []host.TagFilter{{Name: 'd', Values: []string{identifier}}},
+			Reader: host.Everything,
 		}
 		err := s.each(ctx, f, func(e *host.Event) error {
 			if who := of(e); who != nil {
@@ -278,6 +319,7 @@ func (s *sweeper) repositories(ctx context.Context) error {
 		clear(next)
 		for part := range slices.Chunk(names, askRows) {
 			for _, f := range host.ReferenceFilters(part...) {
+				f.Reader = host.Everything
 				err := s.each(ctx, f, func(e *host.Event) error {
 					if who := of(e); who != nil && !host.StrictestAudience(s.repository[e.ID], who).Equal(s.repository[e.ID]) {
 						note(e, who)
@@ -293,7 +335,7 @@ func (s *sweeper) repositories(ctx context.Context) error {
 	return nil
 }
 
-// candidates asks the modules about the events that they are asked about.
+// candidates asks the modules about the other events that they are asked about.
 func (s *sweeper) candidates(ctx context.Context) error {
 	kinds, more := s.a.cfg.Modules.AudienceKinds()
 	if len(kinds) == 0 && !more {
@@ -306,25 +348,23 @@ func (s *sweeper) candidates(ctx context.Context) error {
 	return s.each(ctx, f, func(e *host.Event) error {
 		own, err := s.a.own(ctx, e, nil, s.a.cfg.Now().Unix())
 		if err == nil {
-			s.decide(e.ID, own)
+			s.decide(e.ID, own, nil)
 		}
 		return err
 	})
 }
 
-// decideOthers decides about the events that no module is asked about.
+// decideOthers decides about the events of restricted repositories that are for everybody now, and
+// about which no module is asked.
 func (s *sweeper) decideOthers() {
 	for id := range s.repository {
-		s.decide(id, nil)
-	}
-	for id := range s.before {
-		s.decide(id, nil)
+		s.decide(id, nil, nil)
 	}
 }
 
-// each calls yield for each stored event that matches, with any audience.
+// each calls yield for each stored event that matches and that the filter's reader receives.
 func (s *sweeper) each(ctx context.Context, f host.Filter, yield func(*host.Event) error) error {
-	f.Reader, f.Limit = host.Everything, -1
+	f.Limit = -1
 	var ids []host.ID
 	_, _, err := s.a.cfg.Store.Scan(ctx, f, math.MaxInt, s.a.cfg.Now().Unix(), func(_ int64, id host.ID) { ids = append(ids, id) })
 	if err != nil {

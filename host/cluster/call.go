@@ -29,7 +29,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS call ( -- requests from node to node
 )`
 
 // Has reports whether this node has a role.
-func (c *Cluster) Has(role string) bool { return c == nil || slices.Contains(c.Roles(), role) }
+func (c *Cluster) Has(role string) bool { return slices.Contains(c.Roles(), role) }
 
 // Ask has the node that has a role answer a request, which goes through the database. It is an
 // error if no node has the role, or the one that does is lost before it has answered.

@@ -19,7 +19,7 @@
 //     that must not come late compares the session's number when it happens. Package
 //     gitrepo does that.
 //
-// A nil *Cluster is a node that is alone: all locks and roles are its own, at no cost.
+// A process that is alone needs nothing of this package.
 package cluster
 
 import (
@@ -146,9 +146,6 @@ func Join(ctx context.Context, connection string, o Options) (*Cluster, error) {
 
 // Close leaves the cluster and releases this node's locks.
 func (c *Cluster) Close() error {
-	if c == nil {
-		return nil
-	}
 	c.mu.Lock()
 	closed := c.closed
 	c.closed = true
@@ -160,19 +157,13 @@ func (c *Cluster) Close() error {
 	return nil
 }
 
-// Name returns this node's name; empty for one that is alone.
+// Name returns this node's name.
 func (c *Cluster) Name() string {
-	if c == nil {
-		return ""
-	}
 	return c.options.Name
 }
 
 // SetState publishes the state of this node to the others.
 func (c *Cluster) SetState(state State) {
-	if c == nil {
-		return
-	}
 	c.mu.Lock()
 	c.state = state
 	c.mu.Unlock()
@@ -192,9 +183,6 @@ func (c *Cluster) setRole(role string, have bool) {
 
 // Roles returns the roles that this node has now.
 func (c *Cluster) Roles() []string {
-	if c == nil {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.roles)
@@ -310,11 +298,8 @@ func (c *Cluster) current(ctx context.Context) (*session, error) {
 	}
 }
 
-// Number returns the number of the present session, 0 for a node that is alone.
+// Number returns the number of the present session.
 func (c *Cluster) Number() int64 {
-	if c == nil {
-		return 0
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session.number

@@ -361,16 +361,6 @@ func TestRoleFails(t *testing.T) {
 	}
 }
 
-func TestAlone(t *testing.T) {
-	var c *Cluster
-	c.SetState(Ready)
-	ran := false
-	err := c.RunAs(t.Context(), "sync", func(ctx context.Context) error { ran = true; return io.EOF })
-	if !ran || err != io.EOF || c.Name() != "" || c.Number() != 0 || c.Roles() != nil || c.Close() != nil {
-		t.Errorf("a node that is alone: %v, %v", ran, err)
-	}
-}
-
 // TestPaused stops the process of a node that has a lock: another gets it, and the first
 // knows that it is lost when it goes on, before it has asked anybody.
 func TestPaused(t *testing.T) {

@@ -9,9 +9,6 @@ import (
 // context that run gets ends when the role is lost. If it fails, the role is free, and after a
 // moment this node asks for it again. RunAs returns when ctx ends, or run without an error.
 func (c *Cluster) RunAs(ctx context.Context, role string, run func(context.Context) error) error {
-	if c == nil {
-		return run(ctx)
-	}
 	for ctx.Err() == nil {
 		h, err := c.lock(ctx, "role "+role, roleAsk, roleAsk)
 		if ctx.Err() != nil || errors.Is(err, errClosed) {

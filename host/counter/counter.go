@@ -43,20 +43,39 @@ type Counter struct {
 	log  *slog.Logger
 	now  func() time.Time
 
-	mu              sync.Mutex // guards the fields below
+	mu         sync.Mutex // guards the fields below
+	this, last *minute
+	day        int64                     // since the epoch, of what follows
+	bytes      bound.Largest[netip.Addr] // of accepted events
+}
+
+// minute is what came in a minute.
+type minute struct {
+	began           time.Time
 	events, refused int64
 	kinds           bound.Largest[host.Kind]
 	authors         bound.Largest[host.PubKey]
 	addresses       bound.Largest[netip.Addr]
 	reasons         bound.Largest[string]
-	day             int64                     // since the epoch, of what follows
-	bytes           bound.Largest[netip.Addr] // of accepted events
+}
+
+func newMinute(began time.Time) *minute {
+	m := &minute{began: began}
+	m.kinds.Size, m.authors.Size, m.addresses.Size, m.reasons.Size = remembered, remembered, remembered, remembered
+	return m
+}
+
+func (m *minute) reset(began time.Time) {
+	m.began, m.events, m.refused = began, 0, 0
+	m.kinds.Reset()
+	m.authors.Reset()
+	m.addresses.Reset()
+	m.reasons.Reset()
 }
 
 // New returns a counter in front of next.
 func New(next Ingest, log *slog.Logger, now func() time.Time) *Counter {
-	t := &Counter{next: next, log: log, now: now}
-	t.kinds.Size, t.authors.Size, t.addresses.Size, t.reasons.Size = remembered, remembered, remembered, remembered
+	t := &Counter{next: next, log: log, now: now, this: newMinute(now()), last: newMinute(now())}
 	t.bytes.Size = ofDay
 	return t
 }
@@ -80,15 +99,16 @@ func (t *Counter) count(e *host.Event, addr netip.Addr, v host.Verdict) {
 	today := t.now().Unix() / (24 * 60 * 60)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.events++
-	t.kinds.Add(e.Kind, 1)
-	t.authors.Add(e.PubKey, 1)
+	m := t.this
+	m.events++
+	m.kinds.Add(e.Kind, 1)
+	m.authors.Add(e.PubKey, 1)
 	if addr.IsValid() {
-		t.addresses.Add(addr, 1)
+		m.addresses.Add(addr, 1)
 	}
 	if v.Code == host.Rejected || v.Code == host.ShadowRejected {
-		t.refused++
-		t.reasons.Add(strings.ToValidUTF8(v.Reason[:min(len(v.Reason), maxReason)], ""), 1)
+		m.refused++
+		m.reasons.Add(strings.ToValidUTF8(v.Reason[:min(len(v.Reason), maxReason)], ""), 1)
 		return
 	}
 	if t.day != today {
@@ -111,6 +131,39 @@ func (t *Counter) Addresses(limit int) []bound.Count[netip.Addr] {
 	return t.bytes.Top(limit)
 }
 
+// Recent is what came in this minute and in the one before.
+type Recent struct {
+	Since           time.Time
+	Events, Refused int64
+	Kinds           []bound.Count[host.Kind]
+	Authors         []bound.Count[host.PubKey]
+	Addresses       []bound.Count[netip.Addr]
+	Reasons         []bound.Count[string] // of refusals
+}
+
+// Recent returns what came lately, with at most limit keys of each sort.
+func (t *Counter) Recent(limit int) Recent {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a, b := t.last, t.this
+	return Recent{
+		Since: a.began, Events: a.events + b.events, Refused: a.refused + b.refused,
+		Kinds: sumOf(&a.kinds, &b.kinds, limit), Authors: sumOf(&a.authors, &b.authors, limit),
+		Addresses: sumOf(&a.addresses, &b.addresses, limit), Reasons: sumOf(&a.reasons, &b.reasons, limit),
+	}
+}
+
+// sumOf returns the keys with the highest sums of two counts.
+func sumOf[K comparable](a, b *bound.Largest[K], limit int) []bound.Count[K] {
+	sum := bound.Largest[K]{Size: 2 * remembered}
+	for _, of := range []*bound.Largest[K]{a, b} {
+		for _, c := range of.Top(remembered) {
+			sum.Add(c.Key, c.N)
+		}
+	}
+	return sum.Top(limit)
+}
+
 // Run writes a line for each minute with many events or refusals, until ctx ends.
 func (t *Counter) Run(ctx context.Context) error {
 	tick := time.NewTicker(time.Minute)
@@ -128,16 +181,14 @@ func (t *Counter) Run(ctx context.Context) error {
 // sum writes the line of a minute, if there is one, and begins the next minute.
 func (t *Counter) sum() {
 	t.mu.Lock()
-	many := t.events >= manyEvents || t.refused >= manyRefusals
+	m := t.this
+	many := m.events >= manyEvents || m.refused >= manyRefusals
 	args := []any{
-		"events", t.events, "refused", t.refused, "reasons", text(t.reasons.Top(shown)),
-		"kinds", text(t.kinds.Top(shown)), "authors", text(t.authors.Top(shown)), "addresses", text(t.addresses.Top(shown)),
+		"events", m.events, "refused", m.refused, "reasons", text(m.reasons.Top(shown)),
+		"kinds", text(m.kinds.Top(shown)), "authors", text(m.authors.Top(shown)), "addresses", text(m.addresses.Top(shown)),
 	}
-	t.events, t.refused = 0, 0
-	t.kinds.Reset()
-	t.authors.Reset()
-	t.addresses.Reset()
-	t.reasons.Reset()
+	t.this, t.last = t.last, m
+	t.this.reset(t.now())
 	t.mu.Unlock()
 	if many {
 		t.log.Info("events of a minute", args...)

@@ -71,7 +71,44 @@ func TestCounter(t *testing.T) {
 	for i := range 100_000 {
 		counter.count(&host.Event{PubKey: host.PubKey{byte(i), byte(i >> 8), byte(i >> 16)}, Kind: host.Kind(i)}, netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), host.Verdict{Code: host.Stored})
 	}
-	if n := len(counter.authors.Top(1 << 20)); n > 2*remembered {
+	if n := len(counter.this.authors.Top(1 << 20)); n > 2*remembered {
 		t.Errorf("%d authors are remembered", n)
+	}
+}
+
+// TestRecent: the counts of this minute and the one before are one answer, and older ones are gone.
+func TestRecent(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	counter := New(judge{}, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	send := func(n int, kind host.Kind) {
+		for range n {
+			err := counter.Submit(t.Context(), &host.Item{
+				Event: &host.Event{PubKey: host.PubKey{byte(kind)}, Kind: kind}, Source: &host.Source{Addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(kind)})},
+				Done: func(host.Verdict, error) {},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	began := now
+	send(3, 1)
+	now = now.Add(time.Minute)
+	counter.sum()
+	send(2, 7)
+	send(4, 2)
+	r := counter.Recent(2)
+	if r.Events != 9 || r.Refused != 2 || !r.Since.Equal(began) || len(r.Kinds) != 2 || r.Kinds[0].Key != 2 || r.Kinds[1].Key != 1 ||
+		len(r.Authors) != 2 || r.Addresses[0].N != 4 || len(r.Reasons) != 1 || r.Reasons[0].N != 2 {
+		t.Errorf("two minutes: %+v", r)
+	}
+	now = now.Add(time.Minute)
+	counter.sum()
+	if r := counter.Recent(5); r.Events != 6 || len(r.Kinds) != 2 || !r.Since.Equal(began.Add(time.Minute)) {
+		t.Errorf("a minute later: %+v", r)
+	}
+	counter.sum()
+	if r := counter.Recent(5); r.Events != 0 || len(r.Kinds) != 0 {
+		t.Errorf("two minutes later: %+v", r)
 	}
 }

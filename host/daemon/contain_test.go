@@ -50,7 +50,7 @@ func TestPanicInRole(t *testing.T) {
 		made := 0
 		ctx, stop := context.WithCancel(t.Context())
 		log := slog.New(slog.DiscardHandler)
-		r, err := openRole(ctx, "test", nil, contain.New(contain.Sync, log), log, func(context.Context) (*shaky, error) {
+		r, err := openRole(ctx, "test", alone{}, contain.New(contain.Sync, log), log, func(context.Context) (*shaky, error) {
 			made++
 			if made == 2 {
 				return nil, errors.New("the database is away")

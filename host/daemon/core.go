@@ -18,7 +18,6 @@ import (
 	"talon/host/audience"
 	"talon/host/bound"
 	"talon/host/bundle"
-	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/contain"
 	"talon/host/diskspace"
@@ -41,14 +40,15 @@ type Core struct {
 	Plugins  *plugin.Registry
 	Pipeline *ingest.Pipeline
 	Disk     *repos.Disk      // nil unless it serves
-	Node     *cluster.Cluster // nil if no other may work on the same database and repositories
 	Users    *users.Set       // nil unless it serves
 	Space    *diskspace.Watch // nil unless it serves
 
 	Moderation *moderation.Log
+	lifted     chan struct{} // has room for one value: the log bars less than before
 
 	Audiences *audience.Audiences
 
+	node   node
 	log    *slog.Logger
 	copied *moderation.File // the copy of the moderation log
 
@@ -66,13 +66,13 @@ func OpenCore(ctx context.Context, cfg *config.Config, log *slog.Logger, serving
 	if err != nil {
 		return nil, err
 	}
-	return openCore(ctx, cfg, log, db, nil, serving)
+	return openCore(ctx, cfg, log, db, alone{}, serving)
 }
 
-// openCore is OpenCore on a database that is open, as a node of a cluster if that is not nil.
+// openCore is OpenCore on a database that is open, as a node.
 // It closes both if it fails.
-func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, node *cluster.Cluster, serving bool) (_ *Core, err error) {
-	c := &Core{Store: db, Node: node, Moderation: new(moderation.Log), log: log, notify: contain.New(contain.Notify, log)}
+func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Store, node node, serving bool) (_ *Core, err error) {
+	c := &Core{Store: db, node: node, Moderation: new(moderation.Log), lifted: make(chan struct{}, 1), log: log, notify: contain.New(contain.Notify, log)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
@@ -107,11 +107,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 	if serving {
 		o.History = filepath.Join(cfg.Data, "generations")
 		o.Decisions = cfg.Decisions
-		o.Watch = true
-		if db, ok := db.(pg); ok && node != nil {
-			o.Nodes = &pluginNodes{Store: db.Store, node: node}
-			o.Watch = cfg.PluginsNode == node.Name()
-		}
+		o.Nodes, o.Watch = node.plugins(cfg.PluginsNode)
 		if c.Disk, err = openDisk(ctx, cfg, db, node, c.Moderation); err != nil {
 			return nil, err
 		}
@@ -228,13 +224,7 @@ func (c *Core) Run(ctx context.Context, out ...follower) error {
 	go func() { stopped <- c.copyModeration(last) }()
 	go func() { stopped <- c.copyVanished(last) }()
 	go func() { stopped <- c.Audiences.Run(ctx, c.setAudiences) }()
-	var err error
-	to := committed{c.Plugins, out, c.notify}
-	if db, ok := c.Store.(pg); ok {
-		err = c.Pipeline.RunShared(ctx, db, to, to.remote)
-	} else {
-		err = c.Pipeline.Run(ctx, to)
-	}
+	err := c.Store.run(ctx, c.Pipeline, committed{c.Plugins, out, c.notify})
 	stop()
 	return errors.Join(err, <-stopped, <-stopped, <-stopped, <-stopped)
 }
@@ -354,7 +344,7 @@ func (c *Core) Close(ctx context.Context) error {
 	if c.Disk != nil {
 		c.Disk.Close()
 	}
-	return errors.Join(err, c.Store.Close(), c.Node.Close())
+	return errors.Join(err, c.Store.Close(), c.node.Close())
 }
 
 // Collectors returns the metrics of all parts.

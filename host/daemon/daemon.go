@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -25,7 +24,6 @@ import (
 
 	"talon/host"
 	"talon/host/admin"
-	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/contain"
 	"talon/host/counter"
@@ -89,7 +87,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	front := d.startListeners(listeners, startPatience)
 	defer front.close() // where it does not come to serve; else they are closed by then
 	// 3. The other nodes, which must know of this one before it touches what they share.
-	node, err := d.join(ctx, listeners[0].Addr())
+	node, err := d.join(ctx, db, listeners[0].Addr())
 	if err != nil {
 		return unlessStopped(ctx, errors.Join(err, db.Close()))
 	}
@@ -165,7 +163,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	if db, ok := core.Store.(pg); ok {
 		p.database.ping = db.Ping
 	}
-	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.Node.Name())
+	p.registry = newRegistry(d.version, d.cfg.MetricsPrefix, core.node.Name())
 	if p.key, err = d.openKey(); err != nil {
 		return nil, err
 	}
@@ -293,7 +291,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	g, failed := errgroup.WithContext(serving)
 	run := func(part func() error) { g.Go(func() error { return d.parts.Run(part) }) }
 	g.Go(func() error {
-		d.drain(ctx, failed, p.core.Node)
+		d.drain(ctx, failed, p.core.node)
 		end()
 		return nil
 	})
@@ -312,7 +310,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring(p.core.Users.Run)
 	bring(p.orphans.Run)
 	bring(p.enforcer.Run)
-	api := admin.API{Plugins: p.core.Plugins, Backups: p.backups, Moderator: p.core.newModerator(d.cfg, p.enforcer), Reload: d.Reload, Addresses: p.addresses, Panics: d.admin}
+	api := admin.API{Nodes: p.core.node, Plugins: p.core.Plugins, Backups: p.backups, Moderator: p.core.newModerator(d.cfg, p.enforcer), Reload: d.Reload, Addresses: p.addresses, Top: p.top, Panics: d.admin}
 	if p.hunter != nil {
 		api.Hunt = p.hunter
 		bring(p.hunter.Run)
@@ -321,10 +319,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 		api.Sync = p.sync
 		bring(p.sync.Run)
 	}
-	if p.core.Node != nil {
-		api.Nodes = p.core.Node
-		run(func() error { return p.core.Node.Answer(failed, admin.Answer(api, d.log)) })
-	}
+	run(func() error { return p.core.node.Answer(failed, admin.Answer(api, d.log)) })
 	run(func() error { return p.ticks.Run(failed, p.relay.Telemetry, d.every) })
 	run(func() error { return runScavenger(failed) })
 	run(func() error { return p.counter.Run(failed) })
@@ -343,7 +338,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 		handlers = append(handlers, d.operators(p.registry, p.health))
 	}
 	front.open(handlers...)
-	p.core.Node.SetState(cluster.Ready)
+	p.core.node.setReady()
 	at := front.sockets[0].Addr().String()
 	secure := ""
 	if d.tls != nil {
@@ -378,14 +373,14 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 
 // drain returns when it is time to stop. It says so when ctx ends, and serves on for as long
 // as others need to learn it, who send clients here.
-func (d *Daemon) drain(ctx, failed context.Context, node *cluster.Cluster) {
+func (d *Daemon) drain(ctx, failed context.Context, node node) {
 	select {
 	case <-ctx.Done():
 	case <-failed.Done():
 		return
 	}
 	d.draining.Store(true)
-	node.SetState(cluster.Draining)
+	node.setDraining()
 	if d.cfg.Drain == 0 {
 		return
 	}
@@ -413,33 +408,6 @@ func (d *Daemon) listen(ctx context.Context) ([]net.Listener, error) {
 		list = append(list, l)
 	}
 	return list, nil
-}
-
-// join makes this process a node, if the events are in PostgreSQL; else it is alone.
-func (d *Daemon) join(ctx context.Context, listen net.Addr) (*cluster.Cluster, error) {
-	url, err := d.cfg.Postgres()
-	if url == "" || err != nil {
-		return nil, err
-	}
-	name, err := nodeName(d.cfg, listen.String())
-	if err != nil {
-		return nil, err
-	}
-	return cluster.Join(ctx, url, cluster.Options{Name: name, Address: listen.String(), Release: d.version, Log: d.log})
-}
-
-// nodeName returns the name of this process among the nodes: that of the option, or else the host's
-// with the port on which it listens.
-func nodeName(cfg *config.Config, listen string) (string, error) {
-	if cfg.Node != "" {
-		return cfg.Node, nil
-	}
-	name, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("name this node (option node): %w", err)
-	}
-	_, port, _ := net.SplitHostPort(listen)
-	return name + ":" + port, nil
 }
 
 // listenAdmin opens the socket for talon plugin. It returns nil if the configuration has none.

@@ -66,7 +66,7 @@ func (d *Daemon) openHunt(ctx context.Context, core *Core, repositories *repos.R
 	clamps.All, clamps.AtOnce, clamps.PerMinute = d.cfg.HuntRequests, d.cfg.HuntDomainRequests, d.cfg.HuntDomainRate
 	limits := gitfetch.DefaultLimits
 	limits.Bytes = d.cfg.PackSize
-	r, err := openRole(ctx, "hunt", core.Node, d.hunt, d.log, func(ctx context.Context) (*hunting, error) {
+	r, err := openRole(ctx, "hunt", core.node, d.hunt, d.log, func(ctx context.Context) (*hunting, error) {
 		reducer := core.Plugins.Reducer(manifest.WorldThrottle, nil)
 		return &hunting{module: reducer, Hunter: gitfetch.New(ctx, gitfetch.Config{
 			Repos:     repositories,

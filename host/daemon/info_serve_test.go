@@ -7,19 +7,29 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 
 	"talon/host"
 	"talon/internal/testkit"
 )
 
+// triedElsewhere are the figures of NIP-11 that take much time or many clients. Package relay tries
+// them, with a clock of its own.
+var triedElsewhere = []string{
+	"max_subscription_values_total", "max_subscriptions_total", "max_connections", "max_negentropy_total", "max_messages_per_second",
+	"max_message_burst", "max_queue_bytes", "max_events_in_flight", "negentropy_idle_seconds", "max_query_seconds", "max_message_seconds",
+	"ping_after_seconds_of_idling",
+}
+
 // TestInfoIsTrue tries every figure of NIP-11 that one client can try against a running server
-// with every bundled policy.
+// with every bundled policy. A new figure is tried here or named above.
 func TestInfoIsTrue(t *testing.T) {
 	plugins := built(t, "plugins/limits", "plugins/pow", "plugins/lists", "plugins/rate", "plugins/readers", "plugins/spam",
 		"plugins/trust", "plugins/grasp", "plugins/open")
@@ -30,10 +40,14 @@ func TestInfoIsTrue(t *testing.T) {
 	write(t, plugins, "spam.toml", "[config]\nmax_copies = 0\n")
 	cfg := defaults(t, plugins)
 	cfg.DefaultLimit, cfg.MaxLimit, cfg.Message = 5, 10, 64<<10
+	cfg.Values, cfg.SubscriptionValues, cfg.ConnectionsPer, cfg.NegRecords, cfg.NegFrame = 100, 300, 8, 5, 4<<10
+	cfg.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	addr := serveConfig(t, cfg)
 	doc := information(t, addr)
+	tried := map[string]bool{"auth_required": true, "restricted_writes": true, "payment_required": true}
 	limit := func(name string) int {
 		t.Helper()
+		tried[name] = true
 		n, ok := doc.Limitation[name].(float64)
 		if !ok {
 			t.Fatalf("limitation has no number %s: %v", name, doc.Limitation[name])
@@ -126,6 +140,99 @@ func TestInfoIsTrue(t *testing.T) {
 	}
 	if cost, rate := limit("query_costs_messages"), limit("max_messages_per_second"); limit("max_queries_per_second") != rate/cost {
 		t.Errorf("max_queries_per_second is %v, want %d", doc.Limitation["max_queries_per_second"], rate/cost)
+	}
+	tryConnections(t, addr, limit)
+	for name := range doc.Limitation {
+		if !tried[name] && !slices.Contains(triedElsewhere, name) {
+			t.Errorf("nothing tries %s: %v", name, doc.Limitation[name])
+		}
+	}
+}
+
+// tryConnections tries the figures of one connection, and how many one address may have.
+func tryConnections(t *testing.T, addr string, limit func(name string) int) {
+	c := dial(t, addr)
+	c.authenticate(addr)
+
+	// Subscriptions.
+	left, each := limit("max_subscription_values"), limit("max_filter_values")
+	for i := 0; left > 0; i++ {
+		kinds := make([]string, min(left-1, each)) // the filter itself counts too
+		for j := range kinds {
+			kinds[j] = fmt.Sprint(i*each + j)
+		}
+		c.ask(fmt.Sprintf(`["REQ","v%d",{"kinds":[%s],"limit":0}]`, i, strings.Join(kinds, ",")), "EOSE")
+		left -= len(kinds) + 1
+	}
+	c.ask(`["REQ","v",{"kinds":[1],"limit":0}]`, "CLOSED")
+	c = dial(t, addr)
+	c.authenticate(addr)
+	equal := limit("max_equal_subscriptions")
+	for i := range equal {
+		c.ask(fmt.Sprintf(`["REQ","e%d",{"kinds":[1],"limit":0}]`, i), "EOSE")
+	}
+	c.ask(`["REQ","e",{"kinds":[1],"limit":0}]`, "CLOSED")
+
+	// Keys. The connection has proven one.
+	keys := limit("max_authenticated_keys")
+	for n := 2; n <= keys+1; n++ {
+		var secret [32]byte
+		secret[31] = byte(n)
+		e := testkit.SignerOf(secret).Event(22242, time.Now().Unix(), "", host.Tag{"relay", "ws://" + addr + "/"}, host.Tag{"challenge", c.challenge})
+		if answer := c.ask(`["AUTH",`+string(e.JSON)+`]`, "OK"); answer[2] != (n <= keys) {
+			t.Errorf("max_authenticated_keys: key %d of %d: %v", n, keys, answer)
+		}
+	}
+
+	// Negentropy: the answer to a client that has nothing lists the ids.
+	open := func(id, filter, kind string) []any {
+		return c.ask(`["NEG-OPEN","`+id+`",`+filter+`,"6100000200"]`, kind)
+	}
+	records, frame := limit("max_negentropy_records"), limit("max_negentropy_frame_bytes")
+	if answer := open("records", `{"kinds":[1]}`, "NEG-ERR"); !strings.Contains(answer[2].(string), fmt.Sprint(records)) {
+		t.Errorf("max_negentropy_records: %v", answer)
+	}
+	sessions := limit("max_negentropy_sessions")
+	for i := range sessions {
+		if answer := open(fmt.Sprint("n", i), `{"kinds":[0]}`, "NEG-MSG"); len(answer[2].(string)) > 2*frame {
+			t.Errorf("max_negentropy_frame_bytes: %d digits", len(answer[2].(string)))
+		}
+	}
+	open("n", `{"kinds":[0]}`, "NEG-ERR")
+
+	// Garbage.
+	bad := limit("max_bad_messages")
+	for range bad - 1 {
+		c.ask(`["NO SUCH VERB"]`, "NOTICE")
+	}
+	c.ask(`["COUNT","good",{"kinds":[1]}]`, "COUNT")
+	for range bad - 1 {
+		c.ask(`["NO SUCH VERB"]`, "NOTICE")
+	}
+	for range 2 { // the answer to the last one, and the end
+		if c.cutOff(`["NO SUCH VERB"]`) {
+			bad = 0
+			break
+		}
+	}
+	if bad != 0 {
+		t.Error("max_bad_messages: one more is answered")
+	}
+
+	// Connections of one address. A proxy names another one than loopback, which is exempt.
+	most := limit("max_connections_per_address")
+	opened := 0
+	dialer := ws.Dialer{Header: ws.HandshakeHeaderHTTP{"X-Forwarded-For": {"192.0.2.1"}}}
+	for opened <= most {
+		conn, _, _, err := dialer.Dial(t.Context(), "ws://"+addr)
+		if err != nil {
+			break
+		}
+		defer conn.Close()
+		opened++
+	}
+	if opened != most {
+		t.Errorf("max_connections_per_address: %d connections, want %d", opened, most)
 	}
 }
 

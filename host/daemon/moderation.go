@@ -84,12 +84,21 @@ func (c *Core) copyModeration(ctx context.Context) error {
 // newEnforcer returns what carries out the moderation log.
 func (c *Core) newEnforcer(purged func(ctx context.Context, repo host.Address) error) *enforce.Enforcer {
 	var delay time.Duration
-	if c.Node != nil {
+	if c.node.Others() {
 		delay = enforce.NodeDelay
 	}
 	return enforce.New(enforce.Config{
 		Log: c.Moderation, Store: c.Store, Pipeline: c.Pipeline, Logger: c.log, Now: time.Now, Delay: delay, Purged: purged,
+		Lifted: c.noteLifted,
 	})
+}
+
+// noteLifted tells sync that the log bars less than before.
+func (c *Core) noteLifted() {
+	select {
+	case c.lifted <- struct{}{}:
+	default: // sync has not read the last one yet
+	}
 }
 
 // moderator is the moderation log as the operator's socket has it.

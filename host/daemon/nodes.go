@@ -4,16 +4,74 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"talon/host/cluster"
+	"talon/host/config"
 	"talon/host/gitrepo"
 	"talon/host/plugin"
 	"talon/host/store/postgres"
 )
+
+// member is the node of a process that is one relay with others, on one database.
+type member struct {
+	*cluster.Cluster
+	store *postgres.Store
+}
+
+// join makes this process a node, if the events are in PostgreSQL; else it is alone.
+func (d *Daemon) join(ctx context.Context, db Store, listen net.Addr) (node, error) {
+	shared, ok := db.(pg)
+	if !ok {
+		return alone{}, nil
+	}
+	url, err := d.cfg.Postgres()
+	if err != nil {
+		return nil, err
+	}
+	name, err := nodeName(d.cfg, listen.String())
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.Join(ctx, url, cluster.Options{Name: name, Address: listen.String(), Release: d.version, Log: d.log})
+	if err != nil {
+		return nil, err
+	}
+	return member{c, shared.Store}, nil
+}
+
+// nodeName returns the name of this process among the nodes: that of the option, or else the host's
+// with the port on which it listens.
+func nodeName(cfg *config.Config, listen string) (string, error) {
+	if cfg.Node != "" {
+		return cfg.Node, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name this node (option node): %w", err)
+	}
+	_, port, _ := net.SplitHostPort(listen)
+	return name + ":" + port, nil
+}
+
+func (m member) setReady()    { m.SetState(cluster.Ready) }
+func (m member) setDraining() { m.SetState(cluster.Draining) }
+
+// Others reports that there may be other nodes.
+func (m member) Others() bool { return true }
+
+func (m member) openRoot(git *gitrepo.Git, dir string) (*gitrepo.Root, error) {
+	return gitrepo.OpenShared(git, dir, gitNodes{m.Cluster})
+}
+
+func (m member) plugins(pluginsNode string) (plugin.Nodes, bool) {
+	return &pluginNodes{Store: m.store, node: m.Cluster}, pluginsNode == m.Name()
+}
 
 // gitNodes are the nodes as repositories see them.
 type gitNodes struct{ *cluster.Cluster }

@@ -33,7 +33,7 @@ func (o orphanRole) Follow(removed []*host.Event, held []host.HeldChange) {
 
 // openOrphans sets up the removal of events that only an announcement justified which is gone.
 func (d *Daemon) openOrphans(ctx context.Context, core *Core) (*orphanRole, error) {
-	r, err := openRole(ctx, "orphans", core.Node, d.parts, d.log, func(context.Context) (orphanPart, error) {
+	r, err := openRole(ctx, "orphans", core.node, d.parts, d.log, func(context.Context) (orphanPart, error) {
 		return orphanPart{orphans.New(orphans.Config{
 			Store: facts{core.Store}, Policy: core.Plugins, Panics: d.parts, Log: d.log, Now: time.Now,
 			Remove: func(ctx context.Context, ids []host.ID) (int, error) {

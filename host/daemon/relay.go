@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"talon/host"
 	"talon/host/bound"
-	"talon/host/cluster"
 	"talon/host/config"
 	"talon/host/githttp"
 	"talon/host/gitread"
@@ -77,7 +77,7 @@ func (d *Daemon) relayConfig(next http.Handler, about func() []host.Description,
 	}
 }
 
-func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.Cluster, log *moderation.Log) (*repos.Disk, error) {
+func openDisk(ctx context.Context, cfg *config.Config, db Store, node node, log *moderation.Log) (*repos.Disk, error) {
 	o := gitrepo.DefaultOptions
 	o.MaxInput = cfg.PackSize
 	o.DefaultBranch = cfg.GitBranch
@@ -97,11 +97,7 @@ func openDisk(ctx context.Context, cfg *config.Config, db Store, node *cluster.C
 	if err != nil {
 		return nil, err
 	}
-	var nodes gitrepo.Nodes // nil where this process is alone
-	if node != nil {
-		nodes = gitNodes{node}
-	}
-	return repos.OpenDisk(ctx, git, cfg.GitFolder(), cfg.PRs, db, nodes)
+	return repos.OpenDisk(ctx, git, cfg.GitFolder(), cfg.PRs, db, node.openRoot)
 }
 
 // openReconciler sets up what keeps repositories and events in line.
@@ -110,12 +106,8 @@ func (d *Daemon) openReconciler(ctx context.Context, core *Core, pipeline *retry
 	if err != nil {
 		return nil, fmt.Errorf("option domain: %w", err)
 	}
-	var nodes repos.Nodes
-	if core.Node != nil {
-		nodes = core.Node
-	}
 	return repos.New(ctx, repos.Config{
-		Nodes:    nodes,
+		Nodes:    core.node,
 		Disk:     core.Disk,
 		Service:  service,
 		Store:    repos.WithHidden(facts{core.Store}),
@@ -163,7 +155,7 @@ func orProcessors(n, each int) int {
 }
 
 // openPages makes the pages for people.
-func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *huntRole) (*web.Handler, error) {
+func (d *Daemon) openPages(core *Core, repositories *repos.Reconciler, hunter *huntRole) (*web.Handler, error) {
 	reader, err := gitread.Open(gitread.Options{
 		Scheduler: core.Disk.Announced.Scheduler(), Log: d.log, Panics: d.parts, Archives: filepath.Join(d.cfg.Data, "archives"),
 	})
@@ -183,7 +175,13 @@ func (d *Daemon) openPages(core *Core, repositories web.Repositories, hunter *hu
 		Proxies:     d.cfg.Proxies,
 		Client:      func(r *http.Request) bound.Holder { return core.Users.Holder(d.client(r).Addr, provenBy(r)) },
 		SignedIn:    signedIn,
-		Log:         d.log,
+		Usage: func(r *http.Request, author host.PubKey, list []host.Address) ([]string, error) {
+			if !slices.Contains(provenBy(r), author) {
+				return nil, nil
+			}
+			return repositories.UsageOf(r.Context(), author, list)
+		},
+		Log: d.log,
 	}, web.Deps{Facts: pageFacts{core.Store}, Git: pageGit{repositories, core.Audiences}, Code: reader})
 }
 

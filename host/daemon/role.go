@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"talon/host/cluster"
 	"talon/host/contain"
 )
 
@@ -21,10 +20,10 @@ type part interface {
 }
 
 // role is a part that one node at a time runs. It is made again for each term, with the
-// world as it is. Where there is one node, the only term begins with the start.
+// world as it is. A node that is alone has the role from the start.
 type role[P part] struct {
 	name string
-	node *cluster.Cluster // nil: alone
+	node node
 	make func(ctx context.Context) (P, error)
 	now  atomic.Pointer[P] // of the present term; nil if another node has the role
 
@@ -32,32 +31,36 @@ type role[P part] struct {
 	log    *slog.Logger
 }
 
-// openRole sets up a role. It makes the part where this process is alone.
-func openRole[P part](ctx context.Context, name string, node *cluster.Cluster, panics *contain.Guard, log *slog.Logger, make func(ctx context.Context) (P, error)) (*role[P], error) {
+// openRole sets up a role. It makes the part if this node has the role already.
+func openRole[P part](ctx context.Context, name string, node node, panics *contain.Guard, log *slog.Logger, make func(ctx context.Context) (P, error)) (*role[P], error) {
 	r := &role[P]{name: name, node: node, make: make, panics: panics, log: log}
-	if node != nil {
-		return r, nil
+	if node.Has(name) {
+		if _, err := r.begin(ctx); err != nil {
+			return nil, err
+		}
 	}
-	p, err := make(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.now.Store(&p)
 	return r, nil
+}
+
+// begin makes the part of a term.
+func (r *role[P]) begin(ctx context.Context) (p P, err error) {
+	if p, err = r.make(ctx); err == nil {
+		r.now.Store(&p)
+	}
+	return p, err
 }
 
 // Run runs the part whenever this node has the role, until ctx ends.
 func (r *role[P]) Run(ctx context.Context) error {
-	if r.node == nil {
-		return r.runTerm(ctx, *r.now.Load())
-	}
 	return r.node.RunAs(ctx, r.name, func(ctx context.Context) error {
-		p, err := r.make(ctx)
+		defer r.now.Store(nil)
+		if first := r.now.Load(); first != nil {
+			return r.runTerm(ctx, *first)
+		}
+		p, err := r.begin(ctx)
 		if err != nil {
 			return err
 		}
-		r.now.Store(&p)
-		defer r.now.Store(nil)
 		return r.runTerm(ctx, p)
 	})
 }
@@ -80,12 +83,11 @@ func (r *role[P]) runTerm(ctx context.Context, p P) error {
 				return nil
 			case <-time.After(madeAgainAfter):
 			}
-			if p, err = r.make(ctx); err != nil {
+			if p, err = r.begin(ctx); err != nil {
 				r.log.Error("begin again after a panic", "role", r.name, "err", err)
 				continue
 			}
 			r.log.Warn("began again after a panic", "role", r.name)
-			r.now.Store(&p)
 			again = true
 		}
 	}
@@ -118,7 +120,7 @@ func askPart[P part, T any](r *role[P], do func(P) (T, error)) (answer T, err er
 
 // Collectors returns the metrics of the present term.
 func (r *role[P]) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{r.panics.Collector(), termMetrics{r.node == nil, func() []prometheus.Collector {
+	return []prometheus.Collector{r.panics.Collector(), termMetrics{r.node.Has(r.name), func() []prometheus.Collector {
 		if p := r.part(); p != *new(P) {
 			return p.Collectors()
 		}

@@ -32,6 +32,9 @@ import (
 // Store is a database as the parts of Talon need it, each by its own interface. All
 // engines give the same answers: see package host/store/storetest.
 type Store interface {
+	// run has the pipeline work on the store, until ctx ends.
+	run(ctx context.Context, p *ingest.Pipeline, to committed) error
+
 	ingest.Store
 	relay.Store
 	relaysync.Local
@@ -79,6 +82,7 @@ type Store interface {
 
 	// Withheld yields each stored event that is not for everybody, in no order; yield may wait.
 	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
+	HiddenAudiences(ctx context.Context, yield func(id host.ID, a *host.Audience)) error
 	host.AudienceFacts
 
 	// Check compares everything that is stored with everything else, and reports each
@@ -159,10 +163,19 @@ type sqlite struct{ *store.Store }
 
 func (s sqlite) Begin() (ingest.Tx, error) { return begun(s.Store.Begin()) }
 
+func (s sqlite) run(ctx context.Context, p *ingest.Pipeline, to committed) error {
+	return p.Run(ctx, to)
+}
+
 // pg is PostgreSQL's.
 type pg struct{ *postgres.Store }
 
 func (s pg) Begin() (ingest.Tx, error) { return begun(s.Store.Begin()) }
+
+// run has the pipeline take turns with those of other processes on the same database.
+func (s pg) run(ctx context.Context, p *ingest.Pipeline, to committed) error {
+	return p.RunShared(ctx, s, to, to.remote)
+}
 
 func (s pg) BeginShared(yield func(host.Commit), upcoming func(int) []*host.Event) (ingest.SharedTx, error) {
 	tx, err := s.Store.BeginAfter(yield, upcoming)

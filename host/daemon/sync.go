@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -32,6 +33,7 @@ type syncing struct {
 	relays   *health.Keeper
 	plugins  *plugin.Registry
 	changed  <-chan struct{} // receives after every change of what plugins run
+	lifted   <-chan struct{} // receives after the moderation log has come to bar less
 	reducers []*plugin.Reducer
 }
 
@@ -69,7 +71,7 @@ func (d *Daemon) openSync(ctx context.Context, core *Core, pipeline *retry.Queue
 	if !d.cfg.Sync {
 		return nil, nil
 	}
-	r, err := openRole(ctx, "sync", core.Node, d.sync, d.log, func(ctx context.Context) (*syncing, error) {
+	r, err := openRole(ctx, "sync", core.node, d.sync, d.log, func(ctx context.Context) (*syncing, error) {
 		return d.makeSync(ctx, core, pipeline, key, listen)
 	})
 	if err != nil {
@@ -84,7 +86,7 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 	if err != nil {
 		return nil, err
 	}
-	s := &syncing{plugins: core.Plugins}
+	s := &syncing{plugins: core.Plugins, lifted: core.lifted}
 	reducer := func(world string, init func() []byte) *plugin.Reducer {
 		r := core.Plugins.Reducer(world, init)
 		s.reducers = append(s.reducers, r)
@@ -121,12 +123,15 @@ func (d *Daemon) makeSync(ctx context.Context, core *Core, pipeline *retry.Queue
 		Memory:   knownRelays{core.Store, knownSync},
 		Holdings: holdings{core.Store},
 		Refused:  knownRelays{core.Store, knownRefused},
-		Policies: func() string { return rulesOf(d.version, d.cfg.Service(), core.Plugins.List()) },
-		Hosted:   core.hosted(ctx, service),
-		Private:  core.private,
-		Namer:    core.namer,
-		Verify:   schnorr.Verify,
-		Sign:     key.Sign,
+		Policies: func() string {
+			lifts := core.Moderation.Lifts(math.MaxInt64, time.Now().Unix())
+			return fmt.Sprint(rulesOf(d.version, d.cfg.Service(), core.Plugins.List()), " ", lifts)
+		},
+		Hosted:  core.hosted(ctx, service),
+		Private: core.private,
+		Namer:   core.namer,
+		Verify:  schnorr.Verify,
+		Sign:    key.Sign,
 	})
 	if err != nil {
 		s.close()
@@ -161,7 +166,7 @@ func (s *syncing) Run(ctx context.Context) error {
 	followed := make(chan struct{})
 	go func() {
 		defer close(followed)
-		followPolicies(keeping, s.changed, s.plugins.List, s.Forget)
+		followPolicies(keeping, s.changed, s.lifted, s.plugins.List, s.Forget)
 	}()
 	err := s.Sync.Run(ctx)
 	stop()
@@ -170,14 +175,17 @@ func (s *syncing) Run(ctx context.Context) error {
 	return err
 }
 
-// followPolicies calls forget when other policies decide than before: what was refused
-// may be accepted now.
-func followPolicies(ctx context.Context, changed <-chan struct{}, list func() []plugin.Status, forget func()) {
+// followPolicies calls forget when other policies decide than before, or the moderation log bars less:
+// what was refused may be accepted now.
+func followPolicies(ctx context.Context, changed, lifted <-chan struct{}, list func() []plugin.Status, forget func()) {
 	was := judges(list())
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-lifted:
+			forget()
+			continue
 		case <-changed:
 		}
 		if now := judges(list()); !slices.Equal(now, was) {

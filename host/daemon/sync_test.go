@@ -20,10 +20,10 @@ func TestFollowPolicies(t *testing.T) {
 	grasp := running("grasp", sidecar.Enforce, 1, 60, manifest.WorldPolicy)
 	sync := running("sync", sidecar.Enforce, 1, 50, manifest.WorldStrategy)
 	synctest.Test(t, func(t *testing.T) {
-		changed := make(chan struct{})
+		changed, lifted := make(chan struct{}), make(chan struct{})
 		list, forgotten := []plugin.Status{grasp, spam, sync}, 0
 		ctx, stop := context.WithCancel(t.Context())
-		go followPolicies(ctx, changed, func() []plugin.Status { return list }, func() { forgotten++ })
+		go followPolicies(ctx, changed, lifted, func() []plugin.Status { return list }, func() { forgotten++ })
 		synctest.Wait()
 		for _, step := range []struct {
 			name string
@@ -44,6 +44,11 @@ func TestFollowPolicies(t *testing.T) {
 			if forgotten != step.want {
 				t.Errorf("%s: forgotten %d times, want %d", step.name, forgotten, step.want)
 			}
+		}
+		lifted <- struct{}{}
+		synctest.Wait()
+		if forgotten != 4 {
+			t.Errorf("the moderation log bars less: forgotten %d times, want 4", forgotten)
 		}
 		stop()
 	})

@@ -181,6 +181,9 @@ func (c *client) ask(message, kind string) []any {
 		case "EVENT":
 			c.events++
 		}
+		if answer[0] == "CLOSED" && kind != "CLOSED" {
+			c.t.Fatalf("%.100s: %s", message, text)
+		}
 		if answer[0] == kind {
 			return answer
 		}

@@ -137,7 +137,7 @@ func startService(t *testing.T, throttle throttle.Module) *service {
 	data := t.TempDir()
 	s.store, err = store.Open(t.Context(), data, store.Options{Readers: 2, Log: log})
 	s.must(err)
-	s.disk, err = repos.OpenDisk(t.Context(), git, data, true, s.store, nil)
+	s.disk, err = repos.OpenDisk(t.Context(), git, data, true, s.store, gitrepo.Open)
 	s.must(err)
 	facts := storeFacts{s.store, s.clock.now}
 	s.pipeline = ingest.New(ingest.Config{
@@ -147,7 +147,8 @@ func startService(t *testing.T, throttle throttle.Module) *service {
 	own, err := grasp.ParseService(serviceDomain)
 	s.must(err)
 	repositories, err := repos.New(t.Context(), repos.Config{
-		Disk: s.disk, Service: own, Store: facts, Pipeline: s.pipeline, Policy: holds{}, Log: log, Now: s.clock.now, Jobs: 2,
+		Nodes: repos.Alone{},
+		Disk:  s.disk, Service: own, Store: facts, Pipeline: s.pipeline, Policy: holds{}, Log: log, Now: s.clock.now, Jobs: 2,
 	})
 	s.must(err)
 	limits := gitfetch.DefaultLimits

@@ -119,6 +119,9 @@ type Room struct {
 	Bytes  int64
 	Reason string           // for a push that adds more
 	Limits host.UsageLimits // from which it follows
+
+	// Reported says that the answer reports how much of the limits is used: a maintainer pushes.
+	Reported bool
 }
 
 // refusal returns why a push that adds this many bytes is refused, nil if it is not.

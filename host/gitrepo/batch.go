@@ -91,21 +91,12 @@ func openBatch(r *Repo, use batchUse) (*batch, error) {
 		end()
 		return nil, err
 	}
-	b := &batch{dir: r.dir, use: use, p: p, out: bufio.NewReader(p.Out), cancel: end}
-	if r.locks.nodes != nil {
-		b.of = r.identity()
-	}
+	b := &batch{dir: r.dir, of: r.locks.peers.identity(r.dir), use: use, p: p, out: bufio.NewReader(p.Out), cancel: end}
 	if use == contents { // of objects that strangers made, for pages
 		limitMemory(p.cmd.Process.Pid, r.git.options.AllocBytes)
 		p.lower(maintenanceNice)
 	}
 	return b, nil
-}
-
-// identity is of the folder that is in the place of the repository.
-func (r *Repo) identity() fs.FileInfo {
-	info, _ := os.Stat(r.dir)
-	return info
 }
 
 // close ends the process. Its error may say why the process had ended before.
@@ -186,7 +177,7 @@ func (s *batches) acquire(ctx context.Context, r *Repo, use batchUse) (*batch, e
 	if b == nil {
 		return openBatch(r, use)
 	}
-	if b.of == nil || os.SameFile(b.of, r.identity()) {
+	if b.of == nil || os.SameFile(b.of, r.locks.peers.identity(r.dir)) {
 		return b, nil
 	}
 	_ = b.close()

@@ -80,12 +80,8 @@ func (r *Root) build(ctx context.Context, place string, format Format, finish fu
 	if err := finish(dir); err != nil {
 		return fmt.Errorf("make a repository: %w", err)
 	}
-	if hold := r.locks.heldLock(place); hold != nil {
-		// A late rename fails where a repository is by then; one that comes to nothing
-		// else is empty, and has no announcement.
-		if err := errors.Join(writeFile(filepath.Join(dir, fenceFile), fmt.Sprintf("%d\n", hold.Number())), hold.Err()); err != nil {
-			return fmt.Errorf("make a repository: %w", err)
-		}
+	if err := r.locks.peers.make(dir, r.locks.heldLock(place)); err != nil {
+		return fmt.Errorf("make a repository: %w", err)
 	}
 	if err := errors.Join(os.Chmod(dir, 0o755), syncTree(dir)); err != nil {
 		return fmt.Errorf("make a repository: %w", err)
@@ -169,9 +165,8 @@ func (r *Root) discard(dir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if hold := r.locks.heldLock(dir); hold != nil && err == nil {
-		// If it was late, it is somebody else's.
-		if err := checkFence(gone, hold); err != nil {
+	if err == nil {
+		if err := r.locks.peers.movedAway(gone, r.locks.heldLock(dir)); err != nil {
 			return errors.Join(err, os.Rename(gone, dir))
 		}
 	}
@@ -284,7 +279,7 @@ func OpenFolder(git *Git, dir string) (*Folder, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("open the folder of repositories: %s is not a folder", dir)
 	}
-	return &Folder{git: git, dir: dir, batches: new(batches)}, nil
+	return &Folder{git: git, dir: dir, locks: locks{peers: alone{}}, batches: new(batches)}, nil
 }
 
 // Close ends the git processes for look-ups.

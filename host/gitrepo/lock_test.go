@@ -356,7 +356,7 @@ func TestTakeOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.service.lose(c)
-	if err := p.rb.locks.setFence(p.rb.Dir(), h, ""); err == nil {
+	if err := p.rb.locks.peers.(*nodePeers).setFence(p.rb.Dir(), h, ""); err == nil {
 		t.Error("a lost node has written its number, and may go on")
 	}
 	locked(t, p.rb, func() { // whoever has it has it again

@@ -222,31 +222,33 @@ func (r *Root) Scheduler() *Scheduler { return r.git.Scheduler() }
 // Open opens a folder of repositories, and makes it if it is absent. Other users of the machine
 // cannot read a folder that it makes: repositories may be private. It removes what a
 // crash left half made or half removed.
-func Open(git *Git, dir string) (*Root, error) { return OpenShared(git, dir, nil) }
+func Open(git *Git, dir string) (*Root, error) {
+	dir, err := makeRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return openRoot(git, dir, filepath.Join(dir, trashDir), alone{})
+}
 
-// OpenShared is Open of a folder that other nodes may have open as well. Nil nodes means that
-// there are none. It keeps files that others are making or removing there.
-func OpenShared(git *Git, dir string, nodes Nodes) (*Root, error) {
+// makeRoot makes the folder of repositories if it is absent, and returns its path without links.
+func makeRoot(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of repositories: %w", err)
+		return "", fmt.Errorf("make the folder of repositories: %w", err)
 	}
 	dir, err := filepath.Abs(dir)
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the folder of repositories: %w", err)
+		return "", fmt.Errorf("find the folder of repositories: %w", err)
 	}
 	if strings.ContainsAny(dir, "\n") {
-		return nil, fmt.Errorf("the path %q has a line break, which git's alternates cannot name; use another", dir)
+		return "", fmt.Errorf("the path %q has a line break, which git's alternates cannot name; use another", dir)
 	}
-	trash := filepath.Join(dir, trashDir)
-	if nodes != nil {
-		if err := os.MkdirAll(trash, 0o755); err != nil {
-			return nil, fmt.Errorf("make %s: %w", trash, err)
-		}
-		trash = filepath.Join(trash, nodeFolder+nodes.Name())
-	}
+	return dir, nil
+}
+
+func openRoot(git *Git, dir, trash string, peers peers) (*Root, error) {
 	if err := empty(trash); err != nil {
 		return nil, fmt.Errorf("empty %s: %w", trash, err)
 	}
@@ -255,7 +257,7 @@ func OpenShared(git *Git, dir string, nodes Nodes) (*Root, error) {
 	}
 	return &Root{
 		git: git, dir: dir, trash: trash, batches: new(batches), reach: newReachedSets(),
-		locks: locks{nodes: nodes, dir: dir, trash: trash},
+		locks: locks{peers: peers},
 	}, nil
 }
 
@@ -369,25 +371,9 @@ func (r *Root) nameOf(npub, file string) (Name, bool) {
 	return name, err == nil
 }
 
-// lostAfter is how long the folder of a node that is not alive stays as it is.
-const lostAfter = 10 * time.Minute
-
-// nodeFolder begins the names of the folders that nodes have in the trash of a Root.
-const nodeFolder = "node-"
-
 // RemoveLost removes files that dead nodes have left in the trash of the root: the quarantines
 // of their pushes and fetches. A git of theirs that still works there fails. Folders that
 // changed in the last minutes stay: a node may have come since.
 func (r *Root) RemoveLost(alive func(node string) bool) error {
-	if r.locks.nodes == nil {
-		return nil
-	}
-	quiet, old := olderThan(time.Now().Add(-lostAfter)), olderThan(time.Now().Add(-staleAfter))
-	return removeAll(filepath.Join(r.dir, trashDir), func(d fs.DirEntry) bool {
-		node, is := strings.CutPrefix(d.Name(), nodeFolder)
-		if !is {
-			return old(d) // of a process that was alone
-		}
-		return node != r.locks.nodes.Name() && !alive(node) && quiet(d)
-	})
+	return r.locks.peers.removeLost(alive)
 }

@@ -250,13 +250,10 @@ func (r *Repo) updatePacked(ctx context.Context, updates []host.RefUpdate) (done
 	if err := r.peel(ctx, next); err != nil {
 		return false, fmt.Errorf("update refs: %w", err)
 	}
-	if r.locks.nodes != nil && len(r.loose(updates)) > 0 {
-		// Git takes their files away under a lock file for each.
-		if err := r.PackRefs(ctx); err != nil || len(r.loose(updates)) > 0 {
-			return false, err
-		}
-	} else if err := r.packLoose(refs, updates); err != nil {
+	if packed, err := r.locks.peers.packLoose(ctx, r, refs, updates); err != nil {
 		return false, fmt.Errorf("update refs: %w", err)
+	} else if !packed {
+		return false, nil
 	}
 	if err := r.writePacked(next); err != nil {
 		return false, fmt.Errorf("update refs: %w", err)

@@ -1,11 +1,9 @@
 package gitrepo
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 	"time"
@@ -163,7 +161,7 @@ func (r *Repo) UpdateRefs(ctx context.Context, updates []host.RefUpdate) error {
 		}
 	}
 	args := append(syncing(len(updates)), "update-ref", "--no-deref", "-z", "--stdin")
-	err := r.withoutLeftLocks(func() error { return r.transact(ctx, in.String(), args...) })
+	err := r.withoutLeftLocks(func() error { return r.locks.peers.transact(ctx, r, in.String(), args) })
 	if err != nil {
 		return fmt.Errorf("update refs: %w", err)
 	}
@@ -173,41 +171,8 @@ func (r *Repo) UpdateRefs(ctx context.Context, updates []host.RefUpdate) error {
 	return nil
 }
 
-// transact runs a git that takes a transaction of refs up to where it is prepared, and
-// commits it, if no other node has taken the repository over by then.
-func (r *Repo) transact(ctx context.Context, prepare string, args ...string) error {
-	const commit = "commit\x00"
-	if r.locks.nodes == nil {
-		_, err := r.run(ctx, []byte(prepare+commit), args...)
-		return err
-	}
-	if err := r.mustExist(); err != nil {
-		return err
-	}
-	p, err := r.git.start(ctx, r.dir, nil, append([]string{"--git-dir=."}, args...)...)
-	if err != nil {
-		return err
-	}
-	answers := bufio.NewScanner(p.Out)
-	_, err = io.WriteString(p.In, prepare)
-	for _, want := range []string{"start: ok", "prepare: ok"} {
-		if err == nil && (!answers.Scan() || answers.Text() != want) {
-			err = fmt.Errorf("git says %.100q", answers.Text())
-		}
-	}
-	if err == nil {
-		// Its lock files are there. Without more input it removes them.
-		if err = r.locks.check(r.dir); err == nil {
-			_, err = io.WriteString(p.In, commit)
-		}
-	}
-	_ = p.In.Close()
-	_, _ = io.Copy(io.Discard, p.Out)
-	if failed := p.Wait(); failed != nil {
-		return r.orGone(failed) // git says best why
-	}
-	return err
-}
+// commitRefs commits a transaction of git update-ref that is prepared.
+const commitRefs = "commit\x00"
 
 // withoutLeftLocks runs a git that changes refs, and runs it again without the lock files of
 // a git that was killed: nobody else changes refs in a Root.
@@ -248,13 +213,7 @@ func (r *Repo) SetHEAD(ctx context.Context, branch string) error {
 	if now, err := r.readHEAD(); err == nil && now == branch {
 		return nil
 	}
-	if r.locks.nodes != nil {
-		if err := r.replaceFile("HEAD", []byte("ref: "+branch+"\n")); err != nil {
-			return fmt.Errorf("set HEAD: %w", err)
-		}
-		return nil
-	}
-	if _, err := r.run(ctx, nil, "symbolic-ref", "HEAD", branch); err != nil {
+	if err := r.locks.peers.setHEAD(ctx, r, branch); err != nil {
 		return fmt.Errorf("set HEAD: %w", err)
 	}
 	return nil

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -394,36 +392,11 @@ func (r *Repo) Copy(ctx context.Context, from *Repo, ids ...string) error {
 	return nil
 }
 
-// epochFile has another number whenever objects may have gone, where nodes share a Root.
-const epochFile = "talon-gc-epoch"
-
 // objectsGone says that objects may have gone from the root.
 func (r *Root) objectsGone() error {
 	r.gcEpoch.Add(1)
-	if r.locks.nodes == nil {
-		return nil
-	}
-	text := strconv.FormatUint(rand.Uint64(), 10)
-	temporary := filepath.Join(r.trash, epochFile)
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, filepath.Join(r.dir, epochFile))
+	return r.locks.peers.objectsGone()
 }
 
 // epoch returns a number that changes whenever objects may have gone.
-func (r *Root) epoch() uint64 {
-	local := r.gcEpoch.Load()
-	if r.locks.nodes == nil {
-		return local
-	}
-	text, err := os.ReadFile(filepath.Join(r.dir, epochFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return local
-	}
-	shared, err := strconv.ParseUint(string(text), 10, 64)
-	if err != nil {
-		return rand.Uint64() // who can tell
-	}
-	return local + shared
-}
+func (r *Root) epoch() uint64 { return r.gcEpoch.Load() + r.locks.peers.epoch() }

@@ -149,6 +149,9 @@ type Audiences interface {
 
 	// Committed follows commits, before a decision can rest on them. It does not wait.
 	Committed(published []host.Published, held []host.HeldChange)
+
+	// Missed says that commits of other nodes are not known. It does not wait.
+	Missed()
 }
 
 // Users is the set of known people (package users).

@@ -87,6 +87,9 @@ func (w *writer) noteOthers(c host.Commit) {
 		h.invalidate()
 		w.recent.clear()
 		w.recount()
+		if a := w.cfg.Audiences; a != nil {
+			a.Missed()
+		}
 	}
 	for i := range c.Published {
 		if p := &c.Published[i]; p.Seq != 0 {

@@ -173,6 +173,23 @@ func (l *Log) NextEnd(now int64) (at int64) {
 	return at
 }
 
+// Lifts returns a number that grows when something is no longer barred: by a row up to a number that
+// ends another or excepts something from the rules of modules, or since a row has ended by itself.
+func (l *Log) Lifts(upTo, now int64) (n int) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for i := range l.rows {
+		r := &l.rows[i]
+		switch {
+		case r.Number > upTo:
+			return n
+		case r.Action == Unban, r.Action == Unhide, r.Action == Allow, !r.inForce(now):
+			n++
+		}
+	}
+	return n
+}
+
 // Find returns the row of an action about a target that is in force, nil for none.
 func (l *Log) Find(t *Target, a Action, now int64) *Row {
 	if !l.any.Load() {

@@ -64,7 +64,7 @@ func (a *audiences) has(e *host.Event) bool {
 // database.
 func (r *Registry) Audience(ctx context.Context, e *host.Event, facts *host.FactReader, now int64) (*host.Audience, error) {
 	if !r.current.Load().audiences.has(e) {
-		return nil, r.notCurrent()
+		return nil, r.others.notCurrent()
 	}
 	w := workspaces.Get().(*workspace)
 	defer w.free()
@@ -126,7 +126,7 @@ func (r *Registry) Complete() bool {
 			return false
 		}
 	}
-	return r.notCurrent() == nil
+	return r.others.notCurrent() == nil
 }
 
 // AudienceKinds returns the kinds of the events about which plugins are asked, nil for none, and
@@ -181,6 +181,19 @@ func (r *Registry) InAudienceSet(set string, key host.PubKey) bool {
 	defer l.release()
 	i := slices.IndexFunc(l.audiences.sets, func(s audienceSet) bool { return s.name == set })
 	return i >= 0 && l.audiences.sets[i].contains(key)
+}
+
+// AudienceSet returns how many keys are members of a set of an [host.Audience], and calls yield for
+// them if they are at most limit.
+func (r *Registry) AudienceSet(set string, limit int, yield func(key host.PubKey)) int {
+	l := r.acquireSet()
+	defer l.release()
+	i := slices.IndexFunc(l.audiences.sets, func(s audienceSet) bool { return s.name == set })
+	if i < 0 {
+		return 0
+	}
+	s := &l.audiences.sets[i]
+	return s.of.sets.Keys(s.own, limit, func(key [32]byte) { yield(key) })
 }
 
 // ownSet returns the name of a set without that of its module.

@@ -80,6 +80,56 @@ deny_words = ["casino", "viagra", "airdrop"]`}},
 	}
 }
 
+// BenchmarkAudience is what readers costs for one event, over the mix of kinds that general relays
+// have: 32 direct messages, 6 gift wraps and 5 announcements among 1,000 events. It also has the cost
+// of an event of each sort alone.
+func BenchmarkAudience(b *testing.B) {
+	dir := plugintest.Build(b, "plugins/open", "plugins/readers")
+	sidecar := "[config]\nreaders_repositories = [\"secret\"]\n[sets.readers]\nfile = \"members.txt\"\n"
+	for name, text := range map[string]string{"open.toml": "[config]\nevery = true\n", "readers.toml": sidecar, "members.txt": strings.Repeat("ab", 32) + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r, err := Open(b.Context(), Options{Dir: dir, CacheDir: b.TempDir(), Decisions: 100_000, Service: host.Service{Domain: "relay.example.com"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = r.Close(context.Background()) })
+	sorts := map[string][]host.Kind{"note": {1}, "message": {4}, "announcement": {30617}}
+	for i := range 1000 {
+		kind := host.Kind(1)
+		switch {
+		case i%31 == 0 && i < 992:
+			kind = 4
+		case i%166 == 5:
+			kind = 1059
+		case i%200 == 7:
+			kind = 30617
+		}
+		sorts["mix"] = append(sorts["mix"], kind)
+	}
+	for name, kinds := range sorts {
+		b.Run(name, func(b *testing.B) {
+			var events []*host.Event
+			for i, kind := range kinds {
+				e := item(1).Event.For(nil)
+				e.ID, e.Kind = host.ID{byte(i), byte(i >> 8)}, kind
+				e.Tags = host.Tags{{"p", strings.Repeat("cd", 32)}, {"d", "open"}, {"t", "nostr"}}
+				events = append(events, e)
+			}
+			before, n := testkit.CPU(), 0
+			for b.Loop() {
+				if _, err := r.Audience(b.Context(), events[n%len(events)], nil, now); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			b.ReportMetric(float64(testkit.CPU()-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
 // BenchmarkJournal is what it costs to note a decision about an event that is new, when
 // the journal is full.
 func BenchmarkJournal(b *testing.B) {

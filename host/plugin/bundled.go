@@ -90,7 +90,7 @@ func (r *Registry) originOf(name string, s *slot) Origin {
 		return FromFolder
 	case s.seen.bundled, r.isBundled(name, s.applied):
 		return FromBundle
-	case r.shared != nil:
+	case r.others.there():
 		return FromNodes
 	}
 	return FromFolder

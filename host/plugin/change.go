@@ -8,7 +8,7 @@ import "context"
 //  1. Wanted: want says which sources run from now on.
 //  2. Built: each of these becomes a generation that has passed every check ([Registry.buildAll]).
 //  3. Switched: the next active set decides ([Registry.apply]). Servers that share plugins
-//     agree first: each builds what is proposed ([Registry.consult]). Once all can run it,
+//     agree first: each builds what is proposed ([shared.consult]). Once all can run it,
 //     each of them switches at the same commit ([Registry.Switch]).
 //
 // Nothing is locked while the other servers are asked.
@@ -17,9 +17,7 @@ func (r *Registry) change(ctx context.Context, want func(context.Context) (*want
 	if p == nil {
 		return err
 	}
-	err = r.propose(ctx, p)
-	r.noteProposal(p, err)
-	return err
+	return r.others.agree(ctx, p)
 }
 
 // changeHere makes a change on a server that is alone. On others it returns a
@@ -35,10 +33,11 @@ func (r *Registry) changeHere(ctx context.Context, want func(context.Context) (*
 	if err = ctx.Err(); err == nil && w.check != nil {
 		err = w.check(ctx)
 	}
-	if err == nil && r.shared != nil {
-		p := r.newProposal(w)
-		abandon(w.candidates) // they are built again when they are proposed
-		return p, nil
+	if err == nil {
+		if p, asks := r.others.newProposal(w); asks {
+			abandon(w.candidates) // they are built again when they are proposed
+			return p, nil
+		}
 	}
 	if err == nil && w.write != nil {
 		err = w.write()

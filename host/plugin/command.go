@@ -96,10 +96,10 @@ func (r *Registry) Rollback(ctx context.Context, name string, steps int) (Status
 			return nil, nil, fmt.Errorf("%w: %.80q", ErrUnknown, name)
 		}
 		earlier := s.record.Earlier
-		if s.refused != nil && s.record.Current != nil && r.shared == nil {
+		if s.refused != nil && s.record.Current != nil && !r.others.there() {
 			earlier = append([]folder.Generation{*s.record.Current}, earlier...)
 		}
-		if r.history == nil && r.shared == nil || steps < 1 || steps > len(earlier) {
+		if r.history == nil && !r.others.there() || steps < 1 || steps > len(earlier) {
 			return nil, nil, fmt.Errorf("%w: %s has %d earlier generations, %d steps back is none of them", ErrRefused, name, len(earlier), steps)
 		}
 		to := earlier[steps-1]

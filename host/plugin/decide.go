@@ -52,7 +52,7 @@ func (r *Registry) Push(ctx context.Context, p *host.Push) (host.Ruling, error) 
 func (r *Registry) allow(ctx context.Context, q question) (host.Ruling, error) {
 	// A recording has questions too that no plugin is asked.
 	if len(r.current.Load().chains[q.function].links) == 0 && r.recording.Load() == nil {
-		return noneRefuses, r.notCurrent()
+		return noneRefuses, r.others.notCurrent()
 	}
 	w := workspaces.Get().(*workspace)
 	defer w.free()
@@ -65,7 +65,7 @@ func (r *Registry) allow(ctx context.Context, q question) (host.Ruling, error) {
 // decide has the chain of the current active set decide. Then it hands the trace to all that
 // want to know about decisions. none is the ruling if all plugins pass.
 func (r *Registry) decide(ctx context.Context, w *workspace, none host.Ruling) (host.Ruling, error) {
-	if err := r.notCurrent(); err != nil {
+	if err := r.others.notCurrent(); err != nil {
 		return host.Ruling{}, err
 	}
 	q, t := &w.question, &w.trace

@@ -18,7 +18,7 @@ const (
 
 // readModule returns the module of a name, nil for a program.
 func (r *Registry) readModule(ctx context.Context, name string) ([]byte, error) {
-	if now := r.agreed(name); now != nil {
+	if now := r.others.agreed(name); now != nil {
 		src, err := r.sourceOf(ctx, name, now)
 		if err != nil {
 			return nil, err
@@ -40,7 +40,7 @@ func (r *Registry) readModule(ctx context.Context, name string) ([]byte, error) 
 
 // readSidecar returns the text of a side-car, nil if there is none.
 func (r *Registry) readSidecar(name string) ([]byte, error) {
-	if now := r.agreed(name); now != nil {
+	if now := r.others.agreed(name); now != nil {
 		return sidecarOf(now), nil
 	}
 	text, err := smallfile.Read(filepath.Join(r.o.Dir, name+".toml"), maxSidecar)
@@ -59,7 +59,7 @@ func (r *Registry) readSignature(name string, text []byte) ([]byte, error) {
 	if !r.mustBeSigned(text) {
 		return nil, nil
 	}
-	if now := r.agreed(name); now != nil && now.Signature != nil {
+	if now := r.others.agreed(name); now != nil && now.Signature != nil {
 		return now.Signature, nil
 	}
 	signature, err := smallfile.Read(filepath.Join(r.o.Dir, name+".wasm"+SignatureSuffix), MaxSignature)

@@ -12,18 +12,18 @@ import (
 // askEvery is how often the database is asked without a reason.
 const askEvery = 5 * time.Second
 
-// startShared loads what all nodes run. If they run nothing yet, it proposes the plugins of
+// startFirst loads what all nodes run. If they run nothing yet, it proposes the plugins of
 // the folder here.
-func (r *Registry) startShared(ctx context.Context) error {
+func (h *shared) startFirst(ctx context.Context) error {
 	for {
-		current, _, err := r.shared.nodes.Plugins(ctx)
+		current, _, err := h.nodes.Plugins(ctx)
 		if err != nil {
 			return err
 		}
 		if current.Number > 0 {
-			return r.startFrom(ctx, current)
+			return h.startFrom(ctx, current)
 		}
-		if err := r.proposeFirst(ctx); err != nil {
+		if err := h.proposeFirst(ctx); err != nil {
 			return err
 		}
 	}
@@ -31,44 +31,42 @@ func (r *Registry) startShared(ctx context.Context) error {
 
 // proposeFirst proposes the plugins of the folder. It returns nil as well if another node was
 // faster.
-func (r *Registry) proposeFirst(ctx context.Context) error {
-	p, err := r.changeHere(ctx, r.wantFirst)
+func (h *shared) proposeFirst(ctx context.Context) error {
+	p, err := h.r.changeHere(ctx, h.r.wantFirst)
 	if p == nil {
 		return err
 	}
-	_, err = r.shared.propose(ctx, p)
-	if current, _, readErr := r.shared.nodes.Plugins(ctx); err != nil && readErr == nil && current.Number > 0 {
+	_, err = h.submit(ctx, p)
+	if current, _, readErr := h.nodes.Plugins(ctx); err != nil && readErr == nil && current.Number > 0 {
 		return nil
 	}
 	return err
 }
 
 // startFrom loads the generation that all nodes run.
-func (r *Registry) startFrom(ctx context.Context, current host.PluginSet) error {
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	h := r.shared
-	r.o.Log.Info("loading the modules of all nodes …", "generation", current.Number, "follows_folder", r.o.Watch)
+func (h *shared) startFrom(ctx context.Context, current host.PluginSet) error {
+	h.r.changing.Lock()
+	defer h.r.changing.Unlock()
+	h.r.o.Log.Info("loading the modules of all nodes …", "generation", current.Number, "follows_folder", h.r.o.Watch)
 	h.mu.Lock()
 	h.wanted = current.Number
 	h.mu.Unlock()
-	r.prepareNext(ctx, current)
+	h.prepareNext(ctx, current)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	h.mu.Lock()
-	r.activateShared()
+	h.activate()
 	h.mu.Unlock()
-	r.applySlots()
-	if err := r.notCurrent(); err != nil {
-		r.o.Log.Error("this server decides nothing before it can run what the others run", "err", err)
+	h.applySlots()
+	if err := h.notCurrent(); err != nil {
+		h.r.o.Log.Error("this server decides nothing before it can run what the others run", "err", err)
 	}
 	return nil
 }
 
 // followOthers prepares what is proposed, and what decides already, until ctx ends.
-func (r *Registry) followOthers(ctx context.Context) error {
-	h := r.shared
+func (h *shared) followOthers(ctx context.Context) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
@@ -79,18 +77,17 @@ func (r *Registry) followOthers(ctx context.Context) error {
 		case <-h.wake:
 		case <-tick.C:
 		}
-		if err := r.panics.Run(func() error { return r.consult(ctx) }); err != nil && ctx.Err() == nil {
-			r.o.Log.Warn("read what plugins all nodes run", "err", err)
+		if err := h.r.panics.Run(func() error { return h.consult(ctx) }); err != nil && ctx.Err() == nil {
+			h.r.o.Log.Warn("read what plugins all nodes run", "err", err)
 		}
 	}
 }
 
 // consult does once what followOthers does.
-func (r *Registry) consult(ctx context.Context) error {
-	r.changing.Lock()
-	defer r.changing.Unlock()
-	h := r.shared
-	r.applySlots()
+func (h *shared) consult(ctx context.Context) error {
+	h.r.changing.Lock()
+	defer h.r.changing.Unlock()
+	h.applySlots()
 	current, next, err := h.nodes.Plugins(ctx)
 	if err != nil {
 		return err
@@ -103,16 +100,16 @@ func (r *Registry) consult(ctx context.Context) error {
 	case late:
 		// It decides already, or does as soon as the next transaction begins. A node that
 		// cannot run it decides nothing, and so does not keep the others from what is next.
-		r.prepareNext(ctx, current)
+		h.prepareNext(ctx, current)
 		h.mu.Lock()
-		r.activateShared()
+		h.activate()
 		late = h.behind.Load()
 		h.mu.Unlock()
-		r.applySlots()
+		h.applySlots()
 	case next.Number > h.asked:
-		problem = r.prepareNext(ctx, next)
+		problem = h.prepareNext(ctx, next)
 	case next.Number == 0:
-		r.discard()
+		h.dropPrepared()
 	}
 	if ctx.Err() != nil || next.Number <= h.asked || late != h.behind.Load() {
 		return ctx.Err()
@@ -126,19 +123,18 @@ func (r *Registry) consult(ctx context.Context) error {
 
 // prepareNext prepares a generation, unless it is, in the place of another. It returns why
 // this server cannot run it. REQUIRES: changing.
-func (r *Registry) prepareNext(ctx context.Context, set host.PluginSet) (problem string) {
-	h := r.shared
+func (h *shared) prepareNext(ctx context.Context, set host.PluginSet) (problem string) {
 	h.mu.Lock()
 	have := h.next != nil && h.next.number == set.Number
 	h.mu.Unlock()
 	if have {
 		return ""
 	}
-	r.discard()
-	p, err := r.prepare(ctx, set)
+	h.dropPrepared()
+	p, err := h.r.prepare(ctx, set)
 	if err != nil {
 		problem = oneLine(err)
-		r.o.Log.Warn("plugins of all nodes cannot run here", "generation", set.Number, "proposed_by", set.Node, "reason", problem)
+		h.r.o.Log.Warn("plugins of all nodes cannot run here", "generation", set.Number, "proposed_by", set.Node, "reason", problem)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,9 +145,8 @@ func (r *Registry) prepareNext(ctx context.Context, set host.PluginSet) (problem
 	return problem
 }
 
-// discard closes what was prepared and does not run.
-func (r *Registry) discard() {
-	h := r.shared
+// dropPrepared closes what was prepared and does not run.
+func (h *shared) dropPrepared() {
 	h.mu.Lock()
 	p := h.next
 	h.next = nil

@@ -19,7 +19,7 @@ func (r *Registry) Health() []string {
 		}
 	}
 	slices.SortFunc(list, strings.Compare)
-	if err := r.notCurrent(); err != nil {
+	if err := r.others.notCurrent(); err != nil {
 		list = append(list, err.Error())
 	}
 	return list

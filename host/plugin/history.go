@@ -27,8 +27,8 @@ func (r *Registry) keptModule(ctx context.Context, sha256 string) (wasm []byte, 
 	if err = errNoHistory; r.history != nil {
 		wasm, err = r.history.Wasm(sha256)
 	}
-	if err != nil && r.shared != nil {
-		wasm, err = r.shared.module(ctx, sha256)
+	if err != nil && r.others.there() {
+		wasm, err = r.others.module(ctx, sha256)
 	}
 	return wasm, err
 }
@@ -37,7 +37,7 @@ func (r *Registry) keptModule(ctx context.Context, sha256 string) (wasm []byte, 
 // compiled code is lost by then. It is nil if nothing keeps modules.
 func (r *Registry) moduleAgain(g *generation) guest.Source {
 	name, sum := r.bundledNameOf(g.key), g.key.sha256()
-	if name == "" && r.history == nil && r.shared == nil {
+	if name == "" && r.history == nil && !r.others.there() {
 		return nil
 	}
 	return func(ctx context.Context) ([]byte, error) {

@@ -39,8 +39,10 @@ type Nodes interface {
 	PluginsChanged() <-chan struct{}
 }
 
-// shared is what a registry knows of the generations of all nodes.
+// shared is what a registry knows of the generations of all nodes. It is the [others] of a server
+// that runs the same plugins as these.
 type shared struct {
+	r     *Registry
 	nodes Nodes
 	wake  chan struct{} // there is something to do for followOthers
 
@@ -67,11 +69,27 @@ type prepared struct {
 	set        *activeSet
 }
 
-func newShared(nodes Nodes) *shared {
-	if nodes == nil {
+func newShared(r *Registry, nodes Nodes) *shared {
+	return &shared{r: r, nodes: nodes, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+func (h *shared) there() bool { return true }
+
+func (h *shared) agreed(name string) *folder.Generation { return h.records[name].Current }
+
+// notCurrent says that this server must not decide, because another generation does than
+// the one that runs here.
+func (h *shared) notCurrent() error {
+	if !h.behind.Load() {
 		return nil
 	}
-	return &shared{nodes: nodes, wake: make(chan struct{}, 1), changed: make(chan struct{})}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	problem := h.problem
+	if problem == "" {
+		problem = "it is being loaded"
+	}
+	return fmt.Errorf("generation %d of the plugins of all nodes does not run here: %s", h.wanted, problem)
 }
 
 func (h *shared) module(ctx context.Context, sha string) ([]byte, error) {

@@ -43,7 +43,10 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 			o.Log.Warn("a last good plugin is lost", "problem", problem)
 		}
 	}
-	r.metrics, r.events, r.shared = newMetrics(), guest.NewEventCache(), newShared(o.Nodes)
+	r.metrics, r.events, r.others = newMetrics(), guest.NewEventCache(), none{r}
+	if o.Nodes != nil {
+		r.others = newShared(r, o.Nodes)
+	}
 	r.closing.Add(1)
 	r.current.Store(newActiveSet(nil, nil, r.closeSet))
 	defer func() {
@@ -51,10 +54,7 @@ func Open(ctx context.Context, o Options) (_ *Registry, err error) {
 			err = errors.Join(err, r.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if r.shared != nil {
-		return r, r.startShared(ctx)
-	}
-	return r, r.start(ctx)
+	return r, r.others.startFirst(ctx)
 }
 
 // Run saves what plugins remember and follows the files that they depend on,
@@ -68,9 +68,7 @@ func (r *Registry) Run(ctx context.Context) error {
 			return folder.Watch(ctx, r.o.Dir, folder.WatchOptions{Log: r.o.Log}, func() { r.contain(func() { r.reconcile(ctx) }) })
 		})
 	}
-	if r.shared != nil {
-		run(func() error { return r.followOthers(ctx) })
-	}
+	run(func() error { return r.others.followOthers(ctx) })
 	run(func() error {
 		tick := time.NewTicker(refreshEvery)
 		defer tick.Stop()
@@ -121,9 +119,7 @@ func (r *Registry) Close(ctx context.Context) error {
 	for x := range watchers {
 		x.close()
 	}
-	if r.shared != nil {
-		r.discard()
-	}
+	r.others.dropPrepared()
 	r.current.Load().release()
 	if r.fallback != nil {
 		r.release(r.fallback)

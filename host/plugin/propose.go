@@ -27,40 +27,40 @@ type proposal struct {
 
 // newProposal makes a proposal of what is wanted and built, nil if that is what runs. A refused
 // candidate is no part of it, and is noted here. REQUIRES: changing.
-func (r *Registry) newProposal(w *wanted) *proposal {
+func (h *shared) newProposal(w *wanted) (*proposal, bool) {
 	p := &proposal{
-		base: r.shared.placed, now: r.o.Now(), records: maps.Clone(r.shared.records), modules: map[string][]byte{}, folder: w.folder != nil,
+		base: h.placed, now: h.r.o.Now(), records: maps.Clone(h.records), modules: map[string][]byte{}, folder: w.folder != nil,
 	}
 	if p.records == nil {
 		p.records = map[string]folder.Record{}
 	}
-	r.inspecting.Lock()
-	defer r.inspecting.Unlock()
+	h.r.inspecting.Lock()
+	defer h.r.inspecting.Unlock()
 	for _, f := range w.candidates {
 		if f.err != nil || f.same {
-			r.applyOne(f)
+			h.r.applyOne(f)
 			continue
 		}
 		p.put(f.source, f.generation.version())
 		p.fresh = append(p.fresh, f)
 	}
 	if p.folder {
-		r.setProblems(w.folder.problems)
+		h.r.setProblems(w.folder.problems)
 		for name, record := range p.records {
 			if record.Current == nil || w.folder.has(name) {
 				continue
 			}
 			if file, err := sidecar.Parse(record.Current.Sidecar); err == nil && file.Required && file.Mode == sidecar.Enforce {
-				r.o.Log.Error("a policy that is required is not in the folder any more: it goes on on all nodes; talon plugin mode NAME off ends it", "plugin", name)
+				h.r.o.Log.Error("a policy that is required is not in the folder any more: it goes on on all nodes; talon plugin mode NAME off ends it", "plugin", name)
 				continue
 			}
 			p.remove(name)
 		}
 	}
 	if p.size == 0 {
-		return nil
+		return nil, true
 	}
-	return p
+	return p, true
 }
 
 // put makes a source run.
@@ -80,8 +80,8 @@ func (p *proposal) remove(name string) {
 	p.size++
 }
 
-// propose has all nodes load a proposal, and returns its number when it decides.
-func (h *shared) propose(ctx context.Context, p *proposal) (int64, error) {
+// submit has all nodes load a proposal, and returns its number when it decides.
+func (h *shared) submit(ctx context.Context, p *proposal) (int64, error) {
 	var list []folder.Record
 	var keep []string
 	for _, name := range slices.Sorted(maps.Keys(p.records)) {
@@ -101,10 +101,16 @@ func (h *shared) propose(ctx context.Context, p *proposal) (int64, error) {
 	return h.nodes.Propose(ctx, p.base, text, p.modules, keep)
 }
 
-// propose returns when a proposal runs here, or an error if it does not come to that.
-func (r *Registry) propose(ctx context.Context, p *proposal) error {
-	h := r.shared
-	n, err := h.propose(ctx, p)
+// agree returns when a proposal runs here, or an error if it does not come to that.
+func (h *shared) agree(ctx context.Context, p *proposal) error {
+	err := h.settle(ctx, p)
+	h.noteProposal(p, err)
+	return err
+}
+
+// settle does what agree does, and notes nothing.
+func (h *shared) settle(ctx context.Context, p *proposal) error {
+	n, err := h.submit(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -125,20 +131,20 @@ func (r *Registry) propose(ctx context.Context, p *proposal) error {
 
 // noteProposal notes the result of a proposal. The slots are in line with it afterwards: what
 // updates them has the lock until they are.
-func (r *Registry) noteProposal(p *proposal, err error) {
-	r.changing.Lock()
-	defer r.changing.Unlock()
+func (h *shared) noteProposal(p *proposal, err error) {
+	h.r.changing.Lock()
+	defer h.r.changing.Unlock()
 	if !p.folder || err != nil && !errors.Is(err, ErrRefused) {
 		return
 	}
-	r.inspecting.Lock()
-	defer r.inspecting.Unlock()
+	h.r.inspecting.Lock()
+	defer h.r.inspecting.Unlock()
 	for _, f := range p.fresh {
 		if err == nil {
-			r.slot(f.name).seen = f.seen
+			h.r.slot(f.name).seen = f.seen
 			continue
 		}
 		f.err = err
-		r.applyOne(f)
+		h.r.applyOne(f)
 	}
 }

@@ -22,7 +22,7 @@ func (r *Registry) start(ctx context.Context) error {
 
 // wantFirst wants the plugins of the folder, when nothing runs yet. REQUIRES: changing.
 func (r *Registry) wantFirst(context.Context) (*wanted, error) {
-	if r.history != nil && r.shared == nil {
+	if r.history != nil && !r.others.there() {
 		for _, name := range r.history.Names() {
 			record, _ := r.history.Record(name)
 			r.slots[name] = &slot{record: record}
@@ -55,7 +55,7 @@ func (r *Registry) checkFirst(ctx context.Context, w *wanted) error {
 			decides = decides || f.generation.decides()
 			continue
 		}
-		if r.shared == nil {
+		if !r.others.there() {
 			record := r.slot(f.name).record
 			if record.Current != nil {
 				last := r.lastGood(ctx, f.name, record.Current)
@@ -75,7 +75,7 @@ func (r *Registry) checkFirst(ctx context.Context, w *wanted) error {
 	if len(unknown) > 0 {
 		return errors.Join(unknown...)
 	}
-	if r.shared != nil && !decides {
+	if r.others.there() && !decides {
 		return r.errNoPolicy()
 	}
 	return nil

@@ -29,7 +29,7 @@ type Registry struct {
 
 	recording atomic.Pointer[recording] // nil: nobody records
 
-	shared *shared // nil: no others run the same plugins
+	others others // that run the same plugins
 
 	changing sync.Mutex  // held while files are read and modules are loaded
 	bundling sync.Mutex  // held while the fallback is loaded

@@ -20,7 +20,7 @@ func (r *Registry) requires(name string, s *slot) bool {
 // is decided here. REQUIRES: changing or inspecting.
 func (r *Registry) missing(name string, s *slot) string {
 	switch {
-	case s.running != nil, s.off, r.shared != nil, !r.requires(name, s):
+	case s.running != nil, s.off, r.others.there(), !r.requires(name, s):
 		return ""
 	case s.gone:
 		return "its files are not in the folder"

@@ -57,7 +57,7 @@ func (n *nodeOf) serve() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = n.followOthers(ctx)
+		_ = n.others.followOthers(ctx)
 	}()
 	n.stop = sync.OnceFunc(func() { cancel(); <-done })
 	n.t.Cleanup(n.stop)
@@ -253,9 +253,9 @@ func TestSharedRefused(t *testing.T) {
 	wantAll(t, "open accept v1", a, b, c)
 	// What others had made ready is closed, and the next one runs.
 	testkit.Eventually(t, "what is not wanted is closed", func() bool {
-		b.shared.mu.Lock()
-		defer b.shared.mu.Unlock()
-		return b.shared.next == nil
+		b.others.(*shared).mu.Lock()
+		defer b.others.(*shared).mu.Unlock()
+		return b.others.(*shared).next == nil
 	})
 	_ = os.Remove(a.file("guard.toml"))
 	if _, err := a.Swap(t.Context(), "guard", rejecting("x").wasm(t), nil); err != nil {

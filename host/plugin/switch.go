@@ -8,28 +8,25 @@ import (
 
 // Switch makes a generation decide, which all nodes have agreed on. It does not wait: if the
 // generation has not been prepared, nothing is decided here until it is.
-func (r *Registry) Switch(n int64) {
-	h := r.shared
-	if h == nil {
-		return
-	}
+func (r *Registry) Switch(n int64) { r.others.switchTo(n) }
+
+func (h *shared) switchTo(n int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if n <= h.wanted {
 		return
 	}
 	h.wanted = n
-	r.activateShared()
+	h.activate()
 }
 
-// activateShared puts into effect what is prepared if it is what decides. REQUIRES:
-// shared.mu.
-func (r *Registry) activateShared() {
-	h := r.shared
+// activate puts into effect what is prepared if it is what decides. REQUIRES:
+// mu.
+func (h *shared) activate() {
 	if p := h.next; p != nil && p.number == h.wanted {
 		h.next, h.running, h.problem = nil, p.number, ""
 		h.switched = append(h.switched, p)
-		r.activate(p.set)
+		h.r.activate(p.set)
 	}
 	h.behind.Store(h.running != h.wanted)
 	select {
@@ -39,29 +36,28 @@ func (r *Registry) activateShared() {
 }
 
 // applySlots brings the slots in line with what runs. REQUIRES: changing.
-func (r *Registry) applySlots() {
-	h := r.shared
+func (h *shared) applySlots() {
 	h.mu.Lock()
 	list := h.switched
 	h.switched = nil
 	h.mu.Unlock()
 	for _, p := range list {
-		r.inspecting.Lock()
+		h.r.inspecting.Lock()
 		for _, f := range p.candidates {
-			if r.o.Watch {
-				r.updateFolder(f)
+			if h.r.o.Watch {
+				h.r.updateFolder(f)
 			}
-			r.applyOne(f)
+			h.r.applyOne(f)
 		}
-		for name, s := range r.slots {
+		for name, s := range h.r.slots {
 			if p.records[name].Current == nil && s.applied != (key{}) {
-				r.remove(name, s)
+				h.r.remove(name, s)
 			}
 		}
 		h.records, h.placed = p.records, p.number
-		r.inspecting.Unlock()
-		r.o.Log.Info("plugins of all nodes run here", "generation", p.number)
-		r.afterChange(p.candidates)
+		h.r.inspecting.Unlock()
+		h.r.o.Log.Info("plugins of all nodes run here", "generation", p.number)
+		h.r.afterChange(p.candidates)
 	}
 	if list == nil {
 		return

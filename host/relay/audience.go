@@ -70,9 +70,9 @@ func (x *index) forgetConn(c *conn) {
 	}
 }
 
-// audience calls found with each connection whose client receives an event of the audience.
-// REQUIRES: x.mu for reading.
-func (x *index) audience(a *host.Audience, inSet func(set string, key host.PubKey) bool, found func(*conn, *provenConn)) {
+// audience calls found with each connection whose client receives an event of the audience. Of a set
+// it looks at the members or at those who read, whichever are fewer. REQUIRES: x.mu for reading.
+func (x *index) audience(a *host.Audience, sets Audiences, found func(*conn, *provenConn)) {
 	seen := make(map[*conn]struct{})
 	of := func(key host.PubKey) {
 		for c := range x.readers[key] {
@@ -88,8 +88,11 @@ func (x *index) audience(a *host.Audience, inSet func(set string, key host.PubKe
 	if a.Set == "" {
 		return
 	}
+	if sets.AudienceSet(a.Set, len(x.readers), of) <= len(x.readers) {
+		return
+	}
 	for key := range x.readers {
-		if inSet(a.Set, key) {
+		if sets.InAudienceSet(a.Set, key) {
 			of(key)
 		}
 	}
@@ -101,7 +104,7 @@ func (r *Relay) publishWithheld(p *host.Published) {
 	if r.deps.Audiences == nil || len(r.index.readers) == 0 {
 		return
 	}
-	r.index.audience(p.Event.Audience, r.deps.Audiences.InAudienceSet, func(c *conn, proven *provenConn) {
+	r.index.audience(p.Event.Audience, r.deps.Audiences, func(c *conn, proven *provenConn) {
 		defer c.failed()
 		for s := range proven.subs {
 			if !slices.ContainsFunc(s.watches, func(w watch) bool { return w.filter.Matches(p.Event) }) {

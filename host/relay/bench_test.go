@@ -115,6 +115,62 @@ func BenchmarkFanout(b *testing.B) {
 	}
 }
 
+// fewReaders are the audiences of a relay with a set of ten members, and of one with a large set.
+type fewReaders struct{ members []host.PubKey }
+
+func (f fewReaders) Reader(keys []host.PubKey) *host.Reader { return &host.Reader{Keys: keys} }
+
+func (f fewReaders) InAudienceSet(_ string, key host.PubKey) bool {
+	return slices.Contains(f.members, key)
+}
+
+func (f fewReaders) AudienceSet(_ string, limit int, yield func(host.PubKey)) int {
+	if len(f.members) <= limit {
+		for _, key := range f.members {
+			yield(key)
+		}
+	}
+	return len(f.members)
+}
+
+// BenchmarkWithheld is the time to publish an event that one of many subscribers receives, all of
+// whom have proven a key, and ask for its kind: by a list of keys, and by a set of ten members.
+func BenchmarkWithheld(b *testing.B) {
+	reader := func(i int) host.PubKey { return host.PubKey{1, byte(i >> 16), byte(i >> 8), byte(i)} }
+	few := fewReaders{members: []host.PubKey{reader(0)}}
+	for i := range 9 {
+		few.members = append(few.members, host.PubKey{2, byte(i)})
+	}
+	for name, a := range map[string]*host.Audience{"keys": {Keys: []host.PubKey{reader(0)}}, "set": {Set: "readers/readers"}} {
+		for _, n := range []int{1, 20_000} {
+			b.Run(fmt.Sprintf("audience=%s/subscribers=%d", name, n), func(b *testing.B) {
+				w := newWorld(b, ticking, limit(func(l *Limits) { l.Connections = 1 << 20 }))
+				w.relay.deps.Audiences = few
+				for i := range n {
+					c := w.relay.newConn(host.Source{}.Addr)
+					if refused := w.relay.takeParts(c); refused != admitted {
+						b.Fatal(refused)
+					}
+					c.authed = []host.PubKey{reader(i)}
+					if _, refused := c.subscribe("s", parseFilters(b, `[{"kinds":[1059],"limit":0}]`)); refused != "" {
+						b.Fatal(refused)
+					}
+					w.relay.index.prove(c)
+				}
+				events := make([]host.Published, 1000)
+				for i := range events {
+					e := *benchEvent(i)
+					e.Kind = 1059
+					events[i] = host.Published{Event: e.For(a), Seq: int64(i)}
+				}
+				for i := 0; b.Loop(); i++ {
+					w.relay.Publish(events[i%1000 : i%1000+1])
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkLive is the processor time of a live event for each of 100 connections
 // that want it, the clients' reading included.
 func BenchmarkLive(b *testing.B) {

@@ -82,6 +82,10 @@ type Audiences interface {
 
 	// InAudienceSet reports whether a key is a member of the set of an audience.
 	InAudienceSet(set string, key host.PubKey) bool
+
+	// AudienceSet returns how many keys are members of the set, and calls yield for them if they are
+	// at most limit.
+	AudienceSet(set string, limit int, yield func(key host.PubKey)) int
 }
 
 // Config configures a relay.

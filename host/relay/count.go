@@ -41,5 +41,7 @@ func (c *conn) count(ctx context.Context, id string, filters []host.Filter) {
 	}
 	c.spent.charge(n)
 	c.send(outCount, wire.AppendCount(nil, id, n, registers))
-	c.relay.metrics.countTime.Observe(time.Since(began).Seconds())
+	ended := time.Now()
+	c.relay.metrics.countTime.Observe(ended.Sub(began).Seconds())
+	c.relay.slowest.note(began, ended, c.source.Addr, "COUNT", filters...)
 }

@@ -69,6 +69,7 @@ type Relay struct {
 	gone    chan struct{} // closed when the last connection of a closing relay has left
 
 	watcher watcher
+	slowest slowest
 
 	publishedSeq atomic.Int64 // every event with a Seq up to this has gone through Publish
 

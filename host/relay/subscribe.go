@@ -81,7 +81,9 @@ func (c *conn) req(ctx context.Context, id string, filters []host.Filter) error 
 		c.refuse(id, eventsMissed)
 		return nil
 	}
-	c.relay.metrics.reqTime.Observe(time.Since(began).Seconds())
+	ended := time.Now()
+	c.relay.metrics.reqTime.Observe(ended.Sub(began).Seconds())
+	c.relay.slowest.note(began, ended, c.source.Addr, "REQ", filters...)
 	return nil
 }
 

@@ -54,32 +54,35 @@ func (p location) address() host.Address {
 	return host.Address{Kind: grasp.KindAnnouncement, PubKey: p.PubKey, D: p.Identifier}
 }
 
+// OpenRoot opens a folder of repositories.
+type OpenRoot func(git *gitrepo.Git, dir string) (*gitrepo.Root, error)
+
 // OpenDisk opens the repositories in a data folder, and makes the folders that are
-// absent. Without prs there is nothing under /prs/. Nodes are nil if nobody else has the
-// folder open.
-func OpenDisk(ctx context.Context, git *gitrepo.Git, data string, prs bool, purgatory Purgatory, nodes gitrepo.Nodes) (d *Disk, err error) {
+// absent. Without prs there is nothing under /prs/. open opens each folder: [gitrepo.Open] if
+// nobody else has it open.
+func OpenDisk(ctx context.Context, git *gitrepo.Git, data string, prs bool, purgatory Purgatory, open OpenRoot) (d *Disk, err error) {
 	d = &Disk{purgatory: purgatory}
 	defer func() {
 		if err != nil {
 			d.Close()
 		}
 	}()
-	if d.Announced, err = gitrepo.OpenShared(git, filepath.Join(data, "git"), nodes); err != nil {
+	if d.Announced, err = open(git, filepath.Join(data, "git")); err != nil {
 		return d, err
 	}
 	if prs {
-		if d.PRs, err = gitrepo.OpenShared(git, filepath.Join(data, "git-prs"), nodes); err != nil {
+		if d.PRs, err = open(git, filepath.Join(data, "git-prs")); err != nil {
 			return d, err
 		}
 	}
-	return d, d.makeEmpty(ctx, git, filepath.Join(data, "git-empty"), nodes)
+	return d, d.makeEmpty(ctx, git, filepath.Join(data, "git-empty"), open)
 }
 
 // makeEmpty makes the repositories that are shown where nothing was pushed: of announcements
 // that wait for git data, and under /prs/ (GRASP-06). They have a folder of their own, so that
 // no path leads to them.
-func (d *Disk) makeEmpty(ctx context.Context, git *gitrepo.Git, dir string, nodes gitrepo.Nodes) error {
-	root, err := gitrepo.OpenShared(git, dir, nodes)
+func (d *Disk) makeEmpty(ctx context.Context, git *gitrepo.Git, dir string, open OpenRoot) error {
+	root, err := open(git, dir)
 	if err != nil {
 		return err
 	}

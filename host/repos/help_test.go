@@ -126,7 +126,7 @@ func (w *world) start() {
 	w.must(err)
 	w.store, err = store.Open(ctx, w.data, store.Options{Readers: 2, Log: log})
 	w.must(err)
-	w.disk, err = OpenDisk(ctx, git, w.data, true, w.store, nil)
+	w.disk, err = OpenDisk(ctx, git, w.data, true, w.store, gitrepo.Open)
 	w.must(err)
 	w.policy = &holdsRepos{disk: w.disk}
 	w.pipeline = ingest.New(ingest.Config{
@@ -136,7 +136,8 @@ func (w *world) start() {
 	service, err := grasp.ParseService(domain)
 	w.must(err)
 	w.reconciler, err = New(ctx, Config{
-		Disk: w.disk, Service: service, Store: storeFacts{w.store}, Pipeline: w.pipeline, Policy: w.policy,
+		Nodes: Alone{},
+		Disk:  w.disk, Service: service, Store: storeFacts{w.store}, Pipeline: w.pipeline, Policy: w.policy,
 		Log: log, Now: w.now, Jobs: 2,
 	})
 	w.must(err)

@@ -1,6 +1,7 @@
 package repos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -462,6 +463,13 @@ func (f *Reconciler) PushDone(ctx context.Context, push *githttp.Push) {
 		if refs, err := push.Repo.Refs(ctx); err == nil {
 			push.Note = removalNote(absent(push.Removes, refs))
 		}
+	}
+	if push.Room != nil && push.Room.Reported && push.Changed {
+		text, err := f.usageNote(ctx, p, push.Room.Limits)
+		if err == nil && text != "" && push.Note != "" {
+			text = push.Note + "; " + text
+		}
+		push.Note = cmp.Or(text, push.Note)
 	}
 }
 

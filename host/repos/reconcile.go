@@ -284,7 +284,7 @@ func (f *Reconciler) findShared(
 // removeUnused removes the folder of a repository that waits for git data and has none: its
 // push failed, or an older Talon made it.
 func (w *run) removeUnused(ctx context.Context) error {
-	if len(w.refs.List) > 0 || len(w.release) > 0 || w.f.pushing.any(w.location) || w.f.cfg.Nodes != nil {
+	if len(w.refs.List) > 0 || len(w.release) > 0 || w.f.pushing.any(w.location) || w.f.cfg.Nodes.Others() {
 		return nil // another node may have a push under way
 	}
 	has, err := w.repo.HasObjects()

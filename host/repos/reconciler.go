@@ -103,6 +103,9 @@ type Nodes interface {
 
 	// Alive returns a function that reports whether the node of a name is alive.
 	Alive(ctx context.Context) (func(name string) bool, error)
+
+	// Others reports whether there may be any but this process.
+	Others() bool
 }
 
 // Config configures a reconciler. All fields are required unless it says otherwise.
@@ -118,7 +121,7 @@ type Config struct {
 	Jobs     int           // that run concurrently
 	Maintain time.Duration // between two rounds of git maintenance; 0: never
 	PullRefs int           // for events that are not here, which one network may push in an hour; 0: no bound
-	Nodes    Nodes         // nil: this process is alone
+	Nodes    Nodes         // [Alone] if no other process shares the folders
 
 	// Private reports whether a repository is not for everybody: only servers that its announcement
 	// names are asked for its data. Nil: none is.
@@ -201,12 +204,7 @@ func (f *Reconciler) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	run := func(part func() error) { g.Go(func() error { return f.panics.Run(part) }) }
 	run(func() error { return f.expirePlaceholders(ctx) })
-	if f.cfg.Nodes != nil {
-		run(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
-	} else {
-		run(func() error { return f.start(ctx) })
-		run(func() error { return f.maintain(ctx) })
-	}
+	run(func() error { return f.cfg.Nodes.RunAs(ctx, "maintenance", f.lookAfterAll) })
 	err := g.Wait()
 	if ctx.Err() != nil {
 		return nil

@@ -72,9 +72,6 @@ func (f *Reconciler) lookAfterAll(ctx context.Context) error {
 
 // removeLost removes the quarantines of lost nodes.
 func (f *Reconciler) removeLost(ctx context.Context) {
-	if f.cfg.Nodes == nil {
-		return
-	}
 	alive, err := f.cfg.Nodes.Alive(ctx)
 	for _, root := range []*gitrepo.Root{f.disk.Announced, f.disk.PRs, f.disk.none} {
 		if root != nil && err == nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 
 	"talon/host"
 	"talon/host/gitfetch"
@@ -77,8 +78,85 @@ func (f *Reconciler) limitWants(ctx context.Context, p location, maintainers []g
 
 // setRoom notes how many bytes a push may add.
 func (f *Reconciler) setRoom(ctx context.Context, push *githttp.Push, c checked) (err error) {
-	push.Room, err = f.room(ctx, c.place, c.limits, !byMaintainer(push, c.ask.Maintainers))
+	maintained := byMaintainer(push, c.ask.Maintainers)
+	if push.Room, err = f.room(ctx, c.place, c.limits, !maintained); push.Room != nil {
+		push.Room.Reported = maintained
+	}
 	return err
+}
+
+// limited is a part of what is here that has a limit.
+type limited struct {
+	what        string
+	used, limit int64 // bytes; 0 is no limit
+}
+
+// limitedBy returns what the git data of a repository, and all of its owner, take of limits.
+func (f *Reconciler) limitedBy(ctx context.Context, repository host.UsageKey, limits host.UsageLimits) ([]limited, error) {
+	used, err := f.cfg.Store.Usage(ctx, repository, host.UsageOfAuthor(repository.PubKey()))
+	if err != nil {
+		return nil, err
+	}
+	return []limited{
+		{"the git data of this repository takes", used[0].Git, limits.Repository},
+		{"the events and git data of its owner take", used[1].Total(), limits.Author},
+	}, nil
+}
+
+// usageNote says how much of its limits a repository takes, "" if it has none.
+func (f *Reconciler) usageNote(ctx context.Context, p location, limits host.UsageLimits) (string, error) {
+	repository, ok := host.UsageOfRepository(host.PubKey(p.PubKey), p.Identifier)
+	if !ok {
+		return "", nil
+	}
+	parts, err := f.limitedBy(ctx, repository, limits)
+	if err != nil {
+		return "", err
+	}
+	var texts []string
+	for _, part := range parts {
+		if part.limit > 0 {
+			texts = append(texts, host.QuotaText(part.what, part.used, part.limit))
+		}
+	}
+	return strings.Join(texts, ", and "), nil
+}
+
+// UsageOf says to an author what takes how much here: all that is theirs, and each of their
+// repositories. It names limits that the policies have set.
+func (f *Reconciler) UsageOf(ctx context.Context, author host.PubKey, repositories []host.Address) (lines []string, err error) {
+	ask := &host.Push{
+		Client: &host.Client{}, Repo: host.Address{Kind: grasp.KindAnnouncement, PubKey: author}, Maintainers: []host.PubKey{author}, Fetch: true,
+	}
+	if len(repositories) > 0 {
+		ask.Repo = repositories[0]
+	}
+	ruling, err := f.cfg.Policy.Push(ctx, ask)
+	if err != nil {
+		return nil, fmt.Errorf("ask the policies about limits: %w", err)
+	}
+	keys, names := []host.UsageKey{host.UsageOfAuthor(author)}, []string{"Your events and git data take"}
+	for _, a := range repositories {
+		if key, ok := host.UsageOfRepository(a.PubKey, a.D); ok {
+			keys, names = append(keys, key), append(names, "The git data of "+a.D+" takes")
+		}
+	}
+	used, err := f.cfg.Store.Usage(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range used {
+		bytes, limit := used[i].Git, ruling.Limits.Repository
+		if i == 0 {
+			bytes, limit = used[i].Total(), ruling.Limits.Author
+		}
+		text := names[i] + " " + host.BytesText(bytes)
+		if limit > 0 {
+			text = host.QuotaText(names[i], bytes, limit)
+		}
+		lines = append(lines, text+".")
+	}
+	return lines, nil
 }
 
 // room returns how many bytes a repository may get, nil for no limit. Git data counts for the
@@ -95,18 +173,12 @@ func (f *Reconciler) room(ctx context.Context, p location, limits host.UsageLimi
 		limits.Author -= limits.Author / 4
 		limits.Repository -= limits.Repository / 4
 	}
-	used, err := f.cfg.Store.Usage(ctx, repository, host.UsageOfAuthor(repository.PubKey()))
+	parts, err := f.limitedBy(ctx, repository, limits)
 	if err != nil {
 		return nil, err
 	}
 	room := &githttp.Room{Bytes: math.MaxInt64, Limits: limits}
-	for _, part := range []struct {
-		what        string
-		used, limit int64
-	}{
-		{"the git data of this repository takes", used[0].Git, limits.Repository},
-		{"the events and git data of its owner take", used[1].Total(), limits.Author},
-	} {
+	for _, part := range parts {
 		if left := part.limit - part.used; part.limit > 0 && left < room.Bytes {
 			room.Bytes, room.Reason = max(left, 0), "over quota: "+host.QuotaText(part.what, part.used, part.limit)+", and this push adds more than is left"
 		}

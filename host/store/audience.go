@@ -75,6 +75,24 @@ func (s *Store) RepositoryAudience(ctx context.Context, ids []host.ID) (out *hos
 	return out, err
 }
 
+// HiddenAudiences calls yield with the id and the audience of each hidden event that is not for
+// everybody. yield must not wait.
+func (s *Store) HiddenAudiences(ctx context.Context, yield func(id host.ID, a *host.Audience)) error {
+	return s.use(ctx, metrics.Audience, func(r *reader) error {
+		return r.each(ctx, `SELECT id, audience FROM hidden WHERE audience IS NOT NULL`, nil, func(row []driver.Value) error {
+			id, _ := row[0].([]byte)
+			a, err := audienceOf(row[1])
+			if err != nil {
+				a = &host.Audience{Repository: true} // nobody
+			}
+			if len(id) == len(host.ID{}) {
+				yield(host.ID(id), a)
+			}
+			return nil
+		})
+	})
+}
+
 // Withheld calls yield with the id and the audience of each stored event that is not for
 // everybody, in no order. yield may wait.
 func (s *Store) Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error {

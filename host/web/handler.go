@@ -406,6 +406,10 @@ type Config struct {
 	// its request no longer has. It is "" for others. Nil: nobody signs in.
 	SignedIn func(*http.Request) (prefix string)
 
+	// Usage says to the author of a page what takes how much here. It returns nothing if the client
+	// has not proven that key. Nil: nobody gets to know.
+	Usage func(r *http.Request, author host.PubKey, repositories []host.Address) ([]string, error)
+
 	Log *slog.Logger
 	Now func() time.Time // nil means time.Now
 }

@@ -24,6 +24,7 @@ type owner struct {
 	List      []listed
 	Later     bool
 	Next      string
+	Usage     []string // for the owner alone
 }
 
 // owner returns the page of a key: its profile, and its repositories. There is one for every key,
@@ -50,9 +51,27 @@ func (h *Handler) owner(key host.PubKey) page {
 			}
 			v.describe(e.Content)
 		}
-		v.List, v.Next, err = h.recent(ctx, &key, q.Until)
+		if v.List, v.Next, err = h.recent(ctx, &key, q.Until); err != nil {
+			return 0, "", nil, err
+		}
+		if h.cfg.Usage != nil && h.cfg.SignedIn(r) != "" {
+			err = h.addUsage(r, v, key)
+		}
 		return http.StatusOK, "owner", v, err
 	}
+}
+
+// addUsage adds what takes how much here, if the client is the owner.
+func (h *Handler) addUsage(r *http.Request, v *owner, key host.PubKey) error {
+	var list []host.Address
+	for i := range v.List {
+		list = append(list, v.List[i].address)
+	}
+	texts, err := h.cfg.Usage(r, key, list)
+	for _, text := range texts {
+		v.Usage = append(v.Usage, line(text, maxText))
+	}
+	return err
 }
 
 // describe adds what a profile (kind 0) says.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -96,4 +97,32 @@ func TestOwner(t *testing.T) {
 		w.publish(event("owl", 0, now, `{"name":`+quoteJSON(evil)+`,"about":`+quoteJSON(evil)+`,"website":`+quoteJSON(evil)+`}`))
 		w.get("/"+npub("owl")).status(t, 200).tame(t)
 	}
+}
+
+// TestOwnerUsage: an owner who has signed in sees what takes how much here, and nobody else does.
+func TestOwnerUsage(t *testing.T) {
+	signedIn := false
+	var asked []host.Address
+	w := newWorld(t, func(c *Config) {
+		c.SignedIn = func(*http.Request) string { return map[bool]string{true: "/auth"}[signedIn] }
+		c.Usage = func(_ *http.Request, author host.PubKey, list []host.Address) ([]string, error) {
+			asked = list
+			if author != key("owl") {
+				return nil, nil
+			}
+			return []string{"The git data of <nest> takes 1 KiB."}, nil
+		}
+	})
+	w.host(w.publish(announce("owl", "nest")))
+	w.get("/"+npub("owl")).status(t, 200).hasNot(t, "takes 1 KiB")
+	signedIn = true
+	d := w.get("/"+npub("owl")).status(t, 200)
+	d.has(t, "Your part of this server", "The git data of <nest> takes 1 KiB.")
+	d.tame(t)
+	if want := []host.Address{{Kind: host.KindAnnouncement, PubKey: key("owl"), D: "nest"}}; !slices.Equal(asked, want) {
+		t.Errorf("asked about %v, want %v", asked, want)
+	}
+	w.get("/"+npub("crow")).status(t, 200).hasNot(t, "Your part")
+	signedIn = false
+	w.get("/"+npub("owl")).status(t, 200).hasNot(t, "takes 1 KiB")
 }

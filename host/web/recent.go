@@ -26,6 +26,7 @@ type listed struct {
 	At      moment // of its last change
 
 	owner   host.PubKey
+	address host.Address
 	changed int64
 }
 
@@ -126,6 +127,7 @@ func (h *Handler) listed(ctx context.Context, repo grasp.Repo) (*listed, error) 
 		Name:    strings.Clone(orElse(line(a.stored.Name, maxName), identifier(repo.Identifier))),
 		Summary: strings.Clone(line(a.stored.Description, maxSummary)),
 		owner:   host.PubKey(repo.PubKey),
+		address: address(repo),
 		changed: a.stored.CreatedAt,
 	}
 	state, err := h.read.state(ctx, repo, a.maintainers)

@@ -87,7 +87,6 @@ func (e *Enforcer) show(ctx context.Context) error {
 	return e.eachHidden(ctx, e.cfg.Store.HiddenAfter, func(list []*host.Event) error {
 		now := e.cfg.Now().Unix()
 		var ids []host.ID
-		var p Progress
 		ofRepository := func(event *host.Event) bool { return e.cfg.Log.ByRepository(event, now) != nil }
 		for _, event := range list {
 			barred := e.cfg.Log.Event(event, now) != nil
@@ -99,24 +98,34 @@ func (e *Enforcer) show(ctx context.Context) error {
 			}
 			if !barred {
 				ids = append(ids, event.ID)
-				p.Events++
-				p.Bytes += int64(len(event.JSON))
-				if event.Kind == host.KindAnnouncement {
-					p.Repositories++
-				}
 			}
 		}
 		if ids == nil {
 			return nil
 		}
 		for part := range slices.Chunk(ids, commit) {
-			if _, err := e.cfg.Pipeline.TakeDown(ctx, host.Takedown{Show: part}); err != nil {
+			out, err := e.cfg.Pipeline.TakeDown(ctx, host.Takedown{Show: part})
+			if err != nil {
 				return err
 			}
+			e.note(shown(&out))
 		}
-		e.note(p)
 		return nil
 	})
+}
+
+// shown counts what a takedown has shown. That may be less than it was asked for: a row of another
+// node may bar an event by then.
+func shown(out *host.TakedownOutcome) (p Progress) {
+	for i := range out.Published {
+		event := out.Published[i].Event
+		p.Events++
+		p.Bytes += int64(len(event.JSON))
+		if event.Kind == host.KindAnnouncement {
+			p.Repositories++
+		}
+	}
+	return p
 }
 
 // hiddenAfter returns hidden events with higher numbers than one, at most limit, in the order of

@@ -79,6 +79,10 @@ type Config struct {
 	// Purged is called for each repository whose announcement was removed for good, and waits
 	// until its folder is gone; nil if there are no folders here.
 	Purged func(ctx context.Context, repo host.Address) error
+
+	// Lifted is called after rows have lifted others, here or at another node, or have ended. What
+	// was refused before may be accepted now. It may be nil.
+	Lifted func()
 }
 
 // Enforcer carries out the log.
@@ -86,6 +90,7 @@ type Enforcer struct {
 	cfg Config
 
 	saved time.Time // when the store last learned how far the work is; belongs to Run
+	lifts int       // of the log, when Lifted was called last; belongs to Run
 
 	mu       sync.Mutex // guards the fields below
 	done     int64      // rows up to this number are carried out
@@ -108,9 +113,13 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	if err := e.load(ctx); err != nil {
 		return unless(ctx, err)
 	}
+	e.lifts = e.liftsDone()
 	for lifts := true; ; { // a row may have ended while nothing ran
 		changed, vanished := e.cfg.Log.Changed(), e.cfg.Pipeline.Vanished()
 		err := errors.Join(e.carryOutNew(ctx, lifts || e.ended()), e.carryOutVanished(ctx))
+		if err == nil {
+			e.noteLifts()
+		}
 		e.setProblem(err)
 		wait := e.untilNextEnd()
 		if lifts = false; err != nil && ctx.Err() == nil {
@@ -127,6 +136,19 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		timer.Stop()
 		if ctx.Err() != nil {
 			return nil
+		}
+	}
+}
+
+// liftsDone counts the lifts of the log that are carried out.
+func (e *Enforcer) liftsDone() int { return e.cfg.Log.Lifts(e.carriedOut(), e.cfg.Now().Unix()) }
+
+// noteLifts calls Lifted if there are lifts that it does not know.
+func (e *Enforcer) noteLifts() {
+	if now := e.liftsDone(); now != e.lifts {
+		e.lifts = now
+		if e.cfg.Lifted != nil {
+			e.cfg.Lifted()
 		}
 	}
 }

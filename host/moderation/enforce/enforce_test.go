@@ -29,7 +29,9 @@ type rig struct {
 	failing  atomic.Int64 // takedowns that fail
 	downs    atomic.Int64 // takedowns
 	delay    time.Duration
-	stop     func() // ends what start has begun last
+	stop     func()       // ends what start has begun last
+	lifted   atomic.Int64 // calls of Lifted
+	showing  func()       // is called before events are shown; may be nil
 }
 
 type anything struct{}
@@ -54,6 +56,9 @@ func (p counted) TakeDown(ctx context.Context, t host.Takedown) (host.TakedownOu
 	p.r.downs.Add(1)
 	if p.r.failing.Add(-1) >= 0 {
 		return host.TakedownOutcome{}, errPlanted
+	}
+	if t.Show != nil && p.r.showing != nil {
+		p.r.showing()
 	}
 	return p.Pipeline.TakeDown(ctx, t)
 }
@@ -90,7 +95,7 @@ func (r *rig) start() (stop func()) {
 		Verify: func(*host.Event) error { return nil }, Policy: anything{}, Store: realStore{r.db}, Facts: facts{r.db},
 		Moderation: r.log, Log: slog.New(slog.DiscardHandler), Now: now, Workers: 2, Queue: 64, Batch: 64,
 	})
-	r.enforcer = enforce.New(enforce.Config{Log: r.log, Store: r.db, Pipeline: counted{r.pipeline, r}, Logger: slog.New(slog.DiscardHandler), Now: now, Delay: r.delay})
+	r.enforcer = enforce.New(enforce.Config{Log: r.log, Store: r.db, Pipeline: counted{r.pipeline, r}, Logger: slog.New(slog.DiscardHandler), Now: now, Delay: r.delay, Lifted: func() { r.lifted.Add(1) }})
 	ctx, cancel := context.WithCancel(context.Background())
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- r.pipeline.Run(ctx, nil) }()
@@ -360,4 +365,58 @@ func TestShowIsLate(t *testing.T) {
 			r.until(1) // the enforcer may be the first
 		}
 	}
+}
+
+// TestShowCounts: another node bars some of the events after the enforcer has decided to show all.
+// It reports those that were shown.
+func TestShowCounts(t *testing.T) {
+	r := newRig(t)
+	kept, shown := storetest.Event(1, 1, 1, 5), storetest.Event(2, 1, 1, 6)
+	r.put(kept, shown)
+	r.moderate(moderation.Row{Action: moderation.Hide, Target: author(1)})
+	r.showing = func() {
+		r.showing = nil
+		if _, err := r.pipeline.Moderate(t.Context(), []moderation.Row{{Action: moderation.Ban, Target: moderation.EventTarget(kept.ID)}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if p := r.moderate(moderation.Row{Action: moderation.Unhide, Target: author(1)}); p.Events != 1 || p.Bytes != int64(len(shown.JSON)) {
+		t.Errorf("the unhide reports %+v, and one event was shown", p)
+	}
+	r.want(1, 1)
+}
+
+// TestLifted: sync hears of each change by which the log bars less, and of no other.
+func TestLifted(t *testing.T) {
+	r := newRig(t)
+	want := func(what string, n int64) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); r.lifted.Load() < n && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		if got := r.lifted.Load(); got != n {
+			t.Errorf("%s: %d calls, want %d", what, got, n)
+		}
+	}
+	do := func(a moderation.Action, until int64) {
+		t.Helper()
+		r.now.Add(1)
+		r.moderate(moderation.Row{Action: a, Target: author(1), Until: until})
+	}
+	do(moderation.Hide, 0)
+	do(moderation.Unhide, 0)
+	want("unhide", 1)
+	do(moderation.Ban, 0)
+	do(moderation.Unban, 0)
+	want("unban", 2)
+	do(moderation.Purge, 0)
+	do(moderation.Ban, r.now.Load()+5)
+	want("ban and purge", 2)
+	r.now.Add(10)
+	do(moderation.Hide, 0) // wakes the enforcer
+	want("the end of a ban", 3)
+	r.stop()
+	r.start()
+	do(moderation.Allow, 0)
+	want("allow, after a restart", 4)
 }

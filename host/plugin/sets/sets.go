@@ -136,6 +136,21 @@ func (s *Sets) Contains(name, member []byte) (yes, known bool) {
 	return set.members.Load().contains(member), true
 }
 
+// Keys returns how many members of a set are keys, and calls yield for them if they are at most limit.
+func (s *Sets) Keys(name string, limit int, yield func(key [32]byte)) int {
+	set := s.byName[name]
+	if set == nil {
+		return 0
+	}
+	m := set.members.Load()
+	if len(m.keys) <= limit {
+		for key := range m.keys {
+			yield(key)
+		}
+	}
+	return len(m.keys)
+}
+
 // Status is what an operator sees of one set.
 type Status struct {
 	Name    string

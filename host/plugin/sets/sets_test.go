@@ -140,6 +140,15 @@ func TestFile(t *testing.T) {
 	if _, known := s.Contains([]byte("no such"), []byte("a")); known {
 		t.Error("a set that is not there is known")
 	}
+	for limit, yielded := range map[int]int{0: 0, 1: 0, 2: 2, 100: 2} {
+		keys := 0
+		if n := s.Keys("relative", limit, func([32]byte) { keys++ }); n != 2 || keys != yielded {
+			t.Errorf("the set has %d keys, and yields %d up to %d; want 2, %d", n, keys, limit, yielded)
+		}
+	}
+	if n := s.Keys("no such", 1, func([32]byte) {}); n != 0 {
+		t.Errorf("a set that is not there has %d keys", n)
+	}
 	st := s.Status()
 	if len(st) != 3 || st[0] != (Status{"relative", "file a.txt", 7, ""}) || st[2].Members != 0 {
 		t.Errorf("status: %+v", st)

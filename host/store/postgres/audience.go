@@ -79,6 +79,26 @@ func (s *Store) RepositoryAudience(ctx context.Context, ids []host.ID) (out *hos
 	return out, err
 }
 
+// HiddenAudiences calls yield with the id and the audience of each hidden event that is not for
+// everybody. yield must not wait.
+func (s *Store) HiddenAudiences(ctx context.Context, yield func(id host.ID, a *host.Audience)) error {
+	const sql = `SELECT id, audience FROM hidden WHERE audience IS NOT NULL`
+	return s.each(ctx, metrics.Audience, sql, nil, func(rows pgx.Rows) error {
+		var id, column []byte
+		if err := rows.Scan(&id, &column); err != nil {
+			return err
+		}
+		a, err := host.ParseAudience(column)
+		if err != nil {
+			a = &host.Audience{Repository: true} // nobody
+		}
+		if len(id) == len(host.ID{}) {
+			yield(host.ID(id), a)
+		}
+		return nil
+	})
+}
+
 // Withheld calls yield with the id and the audience of each stored event that is not for
 // everybody, in no order. yield may wait.
 func (s *Store) Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error {

@@ -130,6 +130,11 @@ func testRepositoryAudience(t *testing.T, x Engine) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
+	found := map[host.ID]string{}
+	err = s.HiddenAudiences(ctx, func(id host.ID, a *host.Audience) { found[id] = a.String() })
+	if err != nil || len(found) != 1 || found[hidden.ID] != "set a" {
+		t.Errorf("hidden events that are not for everybody: %v, %v", found, err)
+	}
 	for _, tt := range []struct {
 		name string
 		ids  []host.ID

@@ -52,6 +52,7 @@ type Store interface {
 	Scan(ctx context.Context, f host.Filter, limit int, now int64, yield func(createdAt int64, id host.ID)) (seq int64, n int, err error)
 	Export(ctx context.Context, yield func(json []byte) error) error
 	Withheld(ctx context.Context, yield func(id host.ID, a *host.Audience) error) error
+	HiddenAudiences(ctx context.Context, yield func(id host.ID, a *host.Audience)) error
 	host.AudienceFacts
 
 	Held(ctx context.Context, id host.ID) ([]byte, error)
