@@ -129,7 +129,11 @@ func swapper(b *testing.B, data, dir string) func() {
 	path, turn := programPath(b), 0
 	return func() {
 		turn++
-		module := filepath.Join(dir, []string{"lists", "rate"}[turn%2]+".wasm")
+		name := []string{"lists", "rate"}[turn%2] + ".wasm"
+		module := filepath.Join(dir, name)
+		if _, err := os.Stat(module); err != nil { // it is inside the program
+			module = filepath.Join("../../build/wasm", name)
+		}
 		if out, err := exec.Command(path, "plugin", "swap", "swapped", module, "--data", data).CombinedOutput(); err != nil {
 			b.Errorf("swap: %v: %s", err, out)
 		}

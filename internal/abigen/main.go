@@ -1,6 +1,7 @@
 // Command abigen writes what sdk/abi/talon.proto says: the messages in Go and in the
 // SDKs of other languages, their JSON in vectors, and docs/reference-messages.md. It is
-// run by go generate; package abi says how to add a field.
+// run by go generate; package abi says how to add a field. MARKS.md explains the lines of the schema
+// that begin with //@.
 package main
 
 //go:generate go run .
