@@ -77,13 +77,28 @@ func TestTutorials(t *testing.T) {
 			}
 			t.Parallel()
 			out, said := literally(t, page)
-			for _, want := range wanted {
+			for _, want := range append(wanted, quotedFigures(t, page)...) {
 				if !strings.Contains(out, want) {
 					t.Errorf("no %q in\n%s\n%s", want, out, said)
 				}
 			}
 		})
 	}
+}
+
+// quotedFigures returns the sentences of the lab that a page quotes.
+func quotedFigures(t *testing.T, page string) (list []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page+".md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if figure, ok := strings.CutPrefix(line, "    "); ok && strings.Contains(figure, " compared with ") {
+			list = append(list, strings.TrimSpace(figure))
+		}
+	}
+	return list
 }
 
 // literally does what a page says, and returns what its commands wrote. The data

@@ -171,6 +171,10 @@ func (p *Peer) giveWay(o *opening, s shape) bool {
 	items := p.closeChunk(least.group, Items{})
 	if first || o.which != allParts {
 		p.polls(Of(Items{Roots: items.Roots}))
+		if o.which != allParts {
+			// The chunk may be the one of the opening: one letter without the others brings only a part.
+			all.RemoveItems(all.common(items).Clone())
+		}
 	} else {
 		if !others.Empty() {
 			// They are next, so that a fetch that follows them does not come before they open.

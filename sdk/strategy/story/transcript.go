@@ -38,12 +38,13 @@ func (t *transcript) add(s *recorded) {
 
 // fired writes the actions at the time of a timer. Timers need no input: the player has them.
 func (t *transcript) fired(now int64, said []string) {
+	if len(said) == 0 {
+		return // the next input says how much time passes
+	}
 	if now > t.now {
 		t.input("after " + Elapsed(now-t.now))
 		t.now = now
-		if len(said) > 0 {
-			said = append([]string{"at " + t.since(now)}, said...)
-		}
+		said = append([]string{"at " + t.since(now)}, said...)
 	}
 	t.said = append(t.said, said...)
 }

@@ -33,6 +33,8 @@ runs <- jsonlite::stream_in(file("runs.jsonl"), flatten = TRUE)
 tapply(runs$measures.bytes_down, runs$strategy.name, summary)
 ` + "```" + `
 
+[sdk/python](../sdk/python/README.md) has a package that reads results into pandas and plots them, and a notebook.
+
 ## Measures
 
 A change in the better direction is an improvement. If a run has several Talons under test, their measures are summed,

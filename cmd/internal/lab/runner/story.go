@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"talon/cmd/internal/lab/engine"
@@ -28,13 +29,18 @@ func Story(ctx context.Context, v *Variant, run *result.Run, f *result.Finding) 
 	if err != nil {
 		return "", err
 	}
-	text, err := recording.Text(f.At.Duration().Milliseconds())
+	// A part may show it at another time, and with another value.
+	shown := f
+	if i := slices.IndexFunc(again.Findings, func(o result.Finding) bool { return o.Invariant == f.Invariant }); i >= 0 {
+		shown = &again.Findings[i]
+	}
+	text, err := recording.Text(shown.At.Duration().Milliseconds())
 	if err != nil {
 		return "", err
 	}
 	var head strings.Builder
-	fmt.Fprintf(&head, "# %s, %s, seed %d, after %v: %s: %s\n", run.Scenario.Name, run.Variant(), run.Seed, f.At.Duration(), f.Invariant, f.Text)
-	if again.End.How != result.BrokenInvariant {
+	fmt.Fprintf(&head, "# %s, %s, seed %d, after %v: %s: %s\n", run.Scenario.Name, run.Variant(), run.Seed, shown.At.Duration(), shown.Invariant, shown.Text)
+	if shown == f {
 		fmt.Fprintf(&head, "# The replay breaks nothing.\n")
 	}
 	var config strings.Builder
@@ -56,9 +62,8 @@ func Story(ctx context.Context, v *Variant, run *result.Run, f *result.Finding) 
 	case err != nil:
 		fmt.Fprintf(&head, "# It cannot be played as a story: %v\n", err)
 	case played != text:
-		fmt.Fprintf(&head, "# In the lab the strategy did otherwise, since a story has less of its inputs: %s\n",
-			strings.NewReplacer("\n\t", "\n#     ", "\n", "\n# ").Replace(story.Difference(text, played)))
-		text = played
+		fmt.Fprintf(&head, "# This is what the strategy did in the lab. In the story it does otherwise, since a story has less of its inputs;\n"+
+			"# talon plugin test --rewrite writes that: %s\n", strings.NewReplacer("\n\t", "\n#     ", "\n", "\n# ").Replace(story.Difference(text, played)))
 	}
 	return head.String() + text, nil
 }
