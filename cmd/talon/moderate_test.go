@@ -194,9 +194,7 @@ func (w *takedown) run() {
 	w.st.now = nostr.Now() + 5
 	w.st.held(w.st.announcement(w.mallory, "own"))
 
-	if w.other == nil {
-		w.afterRestore(events, down)
-	}
+	w.afterRestore(events, down)
 }
 
 // afterRestore shows that a database from before the takedowns obeys them when the copy of the log
@@ -211,13 +209,14 @@ func (w *takedown) afterRestore(events map[string]*nostr.Event, down seen) {
 	if err := os.WriteFile(filepath.Join(old, "moderation.jsonl"), log, 0o600); err != nil {
 		w.Fatal(err)
 	}
-	st := newStory(w.T, start(w.T, old, "--plugins", w.plugins, "--domain", serviceDomain))
+	store := w.empty()
+	st := newStory(w.T, start(w.T, old, append([]string{"--plugins", w.plugins, "--domain", serviceDomain}, store...)...))
 	for _, name := range down.hidden {
 		if a := st.c.publish(st, events[name]); a.ok || a.reason != down.refused {
 			w.Errorf("after a restore, %s is answered %v %q", name, a.ok, a.reason)
 		}
 	}
-	out, err := talon(w.T, nil, "moderate", "list", "--data", old)
+	out, err := talon(w.T, nil, append([]string{"moderate", "list", "--data", old}, store...)...)
 	if err != nil || !strings.Contains(out, w.mallory.npub()) || !strings.Contains(out, "purge") || strings.Contains(out, "ban ") {
 		w.Errorf("the list: %v\n%s", err, out)
 	}

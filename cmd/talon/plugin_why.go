@@ -42,6 +42,9 @@ func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
 	if why.Ruling.Reason != "" {
 		t.row("reason", why.Ruling.Reason)
 	}
+	if why.Limits != nil {
+		t.row("limits", limitsText(why.Limits))
+	}
 	t.row("fuel", why.Ruling.Fuel)
 	t.row("asked", orNone(why.Asked))
 	if a := why.Audience; a != nil {
@@ -52,6 +55,18 @@ func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
 		t.row("in shadow", fmt.Sprintf("%s, fuel %d", withReason(s), s.Fuel))
 	}
 	return t.w.Flush()
+}
+
+// limitsText says what an author may take, and when that is checked.
+func limitsText(l *plugin.AllowedBytes) string {
+	var parts []string
+	if l.Author > 0 {
+		parts = append(parts, host.BytesText(l.Author)+" of events and git data of the author")
+	}
+	if l.Repository > 0 {
+		parts = append(parts, host.BytesText(l.Repository)+" of git data of the repository")
+	}
+	return "at most " + strings.Join(parts, ", ") + "; the server refused the event if that was exceeded when it stored it"
 }
 
 func pluginDisagreementsCommand() *cobra.Command {

@@ -17,7 +17,8 @@ type takedown struct {
 	plugins, data string
 	store         []string // options of commands
 	restart       func() *story
-	other         *story // of another node; nil for none
+	other         *story          // of another node; nil for none
+	empty         func() []string // options for a database without events, of the same engine
 	st            *story
 
 	alice, mallory, carol person
@@ -48,6 +49,7 @@ func eachEngine(t *testing.T, setup takedownSetup, run func(w *takedown)) {
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		w := service(t)
+		w.empty = func() []string { return nil }
 		w.restart = func() *story { return newStory(t, startGrasp(t, w.data, w.plugins, setup.options...)) }
 		w.st = w.restart()
 		run(w)
@@ -61,6 +63,7 @@ func eachEngine(t *testing.T, setup takedownSetup, run func(w *takedown)) {
 		url := database.URL(t)
 		w := service(t)
 		w.store = []string{"--store", url}
+		w.empty = func() []string { return []string{"--store", database.URL(t)} }
 		repositories := filepath.Join(t.TempDir(), "repositories")
 		node := func(name, data string) *story {
 			args := append([]string{"--plugins", w.plugins, "--domain", serviceDomain, "--store", url, "--git-data", repositories, "--node", name}, setup.options...)

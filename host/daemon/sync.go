@@ -322,7 +322,7 @@ type wantedHere struct{ Store }
 
 // HeldBy returns the held events for everybody that match.
 func (s wantedHere) HeldBy(ctx context.Context, f host.Filter) ([][]byte, error) {
-	return pageFacts{s.Store}.HeldBy(ctx, f)
+	return pageFacts(s).HeldBy(ctx, f)
 }
 
 func (s wantedHere) Missing(ctx context.Context, ids []host.ID) ([]host.ID, error) {

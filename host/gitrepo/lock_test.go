@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"talon/host"
 	"talon/internal/testkit"
 )
@@ -364,6 +366,30 @@ func TestTakeOver(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestObjectsGone: repositories of a node may lose objects at the same time.
+func TestObjectsGone(t *testing.T) {
+	p := newPair(t)
+	root := p.ra.root
+	before := root.epoch()
+	var failed errgroup.Group
+	for range 16 {
+		failed.Go(func() error {
+			for range 50 {
+				if err := root.objectsGone(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := failed.Wait(); err != nil {
+		t.Error(err)
+	}
+	if root.epoch() == before {
+		t.Error("the epoch is the same")
+	}
 }
 
 // TestTrashOfNodes: a start leaves alone what others make and remove, and what lost nodes

@@ -253,13 +253,22 @@ func (n *nodePeers) packLoose(ctx context.Context, r *Repo, refs []fileRef, upda
 // epochFile has another number whenever objects may have gone, where nodes share a Root.
 const epochFile = "talon-gc-epoch"
 
+// objectsGone has a file of its own for each call: repositories that are purged together call it at
+// the same time.
 func (n *nodePeers) objectsGone() error {
-	text := strconv.FormatUint(rand.Uint64(), 10)
-	temporary := filepath.Join(n.trash, epochFile)
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
+	f, err := os.CreateTemp(n.trash, "epoch-")
+	if err != nil {
 		return err
 	}
-	return os.Rename(temporary, filepath.Join(n.dir, epochFile))
+	_, err = f.WriteString(strconv.FormatUint(rand.Uint64(), 10))
+	err = errors.Join(err, f.Chmod(0o644), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(n.dir, epochFile))
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
 }
 
 func (n *nodePeers) epoch() uint64 {

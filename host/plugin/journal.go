@@ -158,7 +158,12 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 	if found == nil || now.Sub(time.Unix(e.at, 0)) > keepDecisions {
 		return Why{}, false
 	}
+	var limits *AllowedBytes
+	if l := e.ruling.Limits; l != (host.UsageLimits{}) {
+		limits = &AllowedBytes{Author: l.Author, Repository: l.Repository}
+	}
 	return Why{
+		Limits: limits,
 		Event:  event.String(),
 		At:     time.Unix(e.at, 0),
 		Source: e.source,

@@ -132,6 +132,10 @@ type Why struct {
 	Source string    `json:"source"` // client, import or sync
 	Ruling Opinion   `json:"ruling"`
 
+	// Limits bound what the author may take here; nil: nothing. The server checks them when it stores
+	// the event: an event that is accepted here may still be over quota.
+	Limits *AllowedBytes `json:"limits,omitempty"`
+
 	// Asked are the plugins that were asked, in order, the one that decided last.
 	Asked []string `json:"asked"`
 
@@ -140,4 +144,10 @@ type Why struct {
 
 	// Audience is who may receive the event; nil: everybody, or it was not accepted.
 	Audience *Opinion `json:"audience,omitempty"`
+}
+
+// AllowedBytes are the limits of a ruling, in bytes; 0 is no limit.
+type AllowedBytes struct {
+	Author     int64 `json:"author,omitempty"`     // events and git data of an author
+	Repository int64 `json:"repository,omitempty"` // git data of a repository
 }

@@ -9,10 +9,10 @@ import (
 
 // A private repository is not for everybody here. Only the relays that its announcement names may
 // learn that it exists: no filter to another relay names it, its identifier or its root events.
-// Comparisons never offer what is not for everybody: see [relaysync.Local].
+// Comparisons offer only events for everybody.
 
-// private has the private repositories, by address, and their root events. What was private once
-// stays so until the repository is seen again.
+// private has the private repositories, by address, and their root events. A private repository stays
+// private here until its announcement comes again.
 type private struct {
 	repos map[string]*repo
 	roots map[host.ID]string

@@ -2,10 +2,12 @@ package loop
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"talon/host"
 	"talon/host/relaysync/retry"
+	"talon/host/relaysync/session"
 	"talon/sdk/abi"
 	"talon/sdk/grasp"
 )
@@ -78,6 +80,47 @@ func TestPrivateRepository(t *testing.T) {
 			t.Errorf("%s, at another relay: %v, %+v; want %+v", tt.name, left, f, tt.other)
 		}
 	}
+	// A strategy asks the other relay about both.
+	r := l.relays[others]
+	r.conn, r.up = 2, true
+	l.cfg.Limits.Subscriptions, l.cfg.Limits.Waiting = 100, 100
+	l.Effects()
+	asked := func(values ...string) abi.StepAction {
+		f := abi.Filter{Tags: []abi.TagFilter{{Name: "a", Values: values}}}
+		return abi.StepAction{Do: abi.DoSubscribe, Relay: others, ID: "x", Filters: []abi.Filter{f}}
+	}
+	for name, ask := range map[string]func(a abi.StepAction){
+		"subscribe": func(a abi.StepAction) { l.act(&a) },
+		"fetch":     func(a abi.StepAction) { a.Do = abi.DoHistoric; l.act(&a) },
+	} {
+		ask(asked(address(secret), address(open)))
+		var sent []host.Filter
+		for _, e := range l.Effects() {
+			if e, ok := e.(Execute); ok {
+				switch c := e.Command.(type) {
+				case *session.Subscribe:
+					sent = append(sent, c.Filters...)
+				case *session.Fetch:
+					sent = append(sent, c.Filter)
+				}
+			}
+		}
+		if len(sent) != 1 || len(sent[0].Tags) != 1 || !slices.Equal(sent[0].Tags[0].Values, []string{address(open)}) {
+			t.Errorf("%s: the relay is asked %+v", name, sent)
+		}
+		refused := l.stats.Refused[RefusedForbidden]
+		ask(asked(address(secret)))
+		for _, e := range l.Effects() {
+			if _, ok := e.(Execute); ok {
+				t.Errorf("%s of the private repository alone: the relay is asked %+v", name, e)
+			}
+		}
+		if l.stats.Refused[RefusedForbidden] != refused+1 {
+			t.Errorf("%s of the private repository alone is not refused", name)
+		}
+	}
+	r.conn, r.up = 0, false
+
 	private[address(secret)] = false
 	l.Changed(1_700_000_002_000, []Change{{Event: secret, Kind: Stored}})
 	if f := tag('a', address(secret)); !l.withoutPrivate(others, &f) {
