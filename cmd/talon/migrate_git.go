@@ -26,7 +26,11 @@ func (o gitOrigin) at() string {
 // git runs git in a folder. The repository may belong to the user of the old server. Its hooks do not
 // run.
 func (m *migration) git(ctx context.Context, dir string, args ...string) (string, error) {
-	return runGit(ctx, dir, append([]string{"-c", "safe.directory=*", "-c", "core.hooksPath=" + os.DevNull, "-c", "credential.helper="}, args...)...)
+	out, err := runGit(ctx, dir, append([]string{"-c", "safe.directory=*", "-c", "core.hooksPath=" + os.DevNull, "-c", "credential.helper="}, args...)...)
+	if err != nil {
+		err = fmt.Errorf("git %s: %s", args[0], strings.TrimPrefix(err.Error(), "git -c: "))
+	}
+	return out, err
 }
 
 // refs returns the refs of a repository, and with HEAD the branch that it names.
