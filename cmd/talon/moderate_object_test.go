@@ -98,6 +98,9 @@ func (w *takedown) objects() {
 	}
 	compare("before", "", "")
 	for _, id := range all {
+		if id != blob && os.Getenv("TALON_TEST_SCALE") == "" {
+			continue // package gitread has the rules; the long tests try each door
+		}
 		const reason = "banned by the operator: leak"
 		what := "ban of a " + work.git("cat-file", "-t", id)
 		out := w.command("moderate", "ban", "object:"+id, "--reason", "leak")
