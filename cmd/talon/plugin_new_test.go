@@ -50,7 +50,7 @@ func TestTutorials(t *testing.T) {
 			" % fewer bytes (", // with what it does after an outage, too
 			" times as many bytes (",
 			"thrifty + polite in outages wire, 20 seeds",
-			"layered-v2 + polite in outages wire, 20 seeds\nthe same: ",
+			"layered-v2 + polite in outages wire, 20 seeds\nthe modules are the same\nthe same: ",
 		},
 		"how-to-lab-scenarios": {
 			"mine wire\n",
