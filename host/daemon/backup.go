@@ -102,7 +102,7 @@ func Backup(ctx context.Context, cfg *config.Config, version string, log *slog.L
 		return sum, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	disk, err := openDisk(ctx, cfg, db, nil, new(moderation.Log))
+	disk, err := openDisk(ctx, cfg, db, alone{}, new(moderation.Log))
 	if err != nil {
 		return sum, err
 	}
