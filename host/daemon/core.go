@@ -118,6 +118,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		}
 		o.Known = c.Users.KnowsKey
 		c.Space = diskspace.New(dataFolders(cfg), minFree(cfg), log)
+		limitLoading(cfg)
 	}
 	if c.Plugins, err = plugin.Open(ctx, o); err != nil {
 		return nil, fmt.Errorf("load the plugins: %w", err)

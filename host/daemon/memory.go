@@ -60,6 +60,14 @@ func checkMemory(cfg *config.Config) error {
 	return nil
 }
 
+// limitLoading bounds what Go's runtime takes while modules are loaded, which makes much garbage. On
+// a machine with little memory a process that tests a module needs room at the same time.
+func limitLoading(cfg *config.Config) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(max(memoryOf(cfg)-cacheOf(cfg)/2, minHeap))
+	}
+}
+
 // limitMemory bounds what Go's runtime takes by what SQLite and the modules, which it does
 // not see, leave of the memory. It is called when the modules are loaded. GOMEMLIMIT wins.
 func limitMemory(cfg *config.Config, log *slog.Logger) {
