@@ -103,13 +103,13 @@ func (h *shared) submit(ctx context.Context, p *proposal) (int64, error) {
 
 // agree returns when a proposal runs here, or an error if it does not come to that.
 func (h *shared) agree(ctx context.Context, p *proposal) error {
-	err := h.settle(ctx, p)
+	err := h.submitAndWait(ctx, p)
 	h.noteProposal(p, err)
 	return err
 }
 
-// settle does what agree does, and notes nothing.
-func (h *shared) settle(ctx context.Context, p *proposal) error {
+// submitAndWait does what agree does, and notes nothing.
+func (h *shared) submitAndWait(ctx context.Context, p *proposal) error {
 	n, err := h.submit(ctx, p)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func draw(r drawing) *scenario.Scenario {
 	s := scenario.Default()
 	s.Duration = one(r, 6*hour, 12*hour, day, 2*day)
 	s.Quiet = one(r, 2*hour, 3*hour, 4*hour)
-	// What comes late or with an old date is found by the daily comparison.
+	// The daily comparison finds events that come late or have an old date.
 	late := r.chance(0.3)
 	if late {
 		s.Duration, s.Quiet = 3*day, 30*hour

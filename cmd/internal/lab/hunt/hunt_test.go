@@ -22,7 +22,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// What was found is there when the corpus is opened again, with its scenario.
+// A corpus that is opened again still has each finding with its scenario.
 func TestCorpus(t *testing.T) {
 	dir := t.TempDir()
 	c, err := Open(dir)
