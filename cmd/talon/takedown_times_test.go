@@ -90,7 +90,9 @@ func (w *takedown) doors() (list []door) {
 			ids, ok := st.reconcile(of + `,"kinds":[30617]}`)
 			return !ok || len(ids) > 0
 		})
-		add("page", func() bool { return st.ask("GET", "/"+w.mallory.npub()+"/r7", nil).status != http.StatusUnavailableForLegalReasons })
+		add("page", func() bool {
+			return st.ask("GET", "/"+w.mallory.npub()+"/r7", nil).status != http.StatusUnavailableForLegalReasons
+		})
 		add("git", func() bool {
 			return !strings.Contains(st.ask("GET", repoPath(w.mallory, "r49")+"/info/refs?service=git-upload-pack", nil).body, "ERR this repository was ")
 		})
