@@ -67,7 +67,7 @@ func (f *File) Append(list []Row) (err error) {
 	for i := range list {
 		keys[i], texts[i] = list[i].UID, list[i].Line()
 	}
-	if err := f.append(keys, texts); err != nil {
+	if _, err := f.append(keys, texts); err != nil {
 		return fmt.Errorf("append to the copy of the moderation log: %w", err)
 	}
 	return nil
@@ -93,8 +93,8 @@ func (f *lines) read(parse func(io.Reader) error) error {
 	return parse(file)
 }
 
-// append adds the lines whose keys are new.
-func (f *lines) append(keys []string, texts [][]byte) error {
+// append adds the lines whose keys are new, and returns their bytes.
+func (f *lines) append(keys []string, texts [][]byte) (written int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var text []byte
@@ -105,15 +105,15 @@ func (f *lines) append(keys []string, texts [][]byte) error {
 		}
 	}
 	if len(added) == 0 {
-		return nil
+		return 0, nil
 	}
 	if err := f.write(text); err != nil {
-		return err
+		return 0, err
 	}
 	for _, key := range added {
 		f.keys[key] = struct{}{}
 	}
-	return nil
+	return len(text), nil
 }
 
 // write appends text after a whole line. REQUIRES: f.mu.

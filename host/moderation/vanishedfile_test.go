@@ -63,7 +63,7 @@ func TestVanishedFile(t *testing.T) {
 		appendAll(part...)
 	}
 	info, err := os.Stat(path)
-	if err != nil || info.Size() > 200*7500+2*maxSuperseded || info.Size() != f.size {
+	if err != nil || info.Size() > 200*7500+2*maxSuperseded || info.Size() != f.size || len(f.keys) > 500 {
 		t.Errorf("1,000 requests of an author take %d bytes, counted as %d, %v", info.Size(), f.size, err)
 	}
 	_, list, damaged = open()
