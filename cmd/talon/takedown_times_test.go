@@ -14,9 +14,8 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 )
 
-// TestTakedownTimes takes down an author with 10,000 events and 50 repositories, and reports when each door
-// of each node shows nothing of the author any more: REQ, COUNT, NEG, an open session of NEG, a live
-// subscription, pages and git. It also reports how long a bystander waits meanwhile.
+// TestTakedownTimes takes down an author with 10,000 events and 50 repositories. It reports when each door
+// of each node shows nothing of the author any more, and how long a bystander waits during that time.
 func TestTakedownTimes(t *testing.T) {
 	if os.Getenv("TALON_TEST_SCALE") == "" {
 		t.Skip("TALON_TEST_SCALE is not set: TestTakedown and TestTakedownDoors look at the doors")

@@ -136,8 +136,8 @@ type Why struct {
 	// the event.
 	Limits *AllowedBytes `json:"limits,omitempty"`
 
-	// Refused is why the server refused the event that the plugins accepted, as the client was told;
-	// "": it did not.
+	// Refused is the reason with which the server refused the event that the plugins accepted; "": it
+	// did not refuse it.
 	Refused string `json:"refused,omitempty"`
 
 	// Asked are the plugins that were asked, in order, the one that decided last.

@@ -15,8 +15,8 @@ import (
 	"talon/host/store/storetest"
 )
 
-// TestMillion hides, shows and purges 1,000,000 events by a filter, counts them first, and reports the
-// memory, the progress, and how long others wait for a commit and for an answer meanwhile.
+// TestMillion counts 1,000,000 events by a filter, and hides, shows and purges them. It reports the memory
+// and the progress. It also reports how long others wait for a commit and for an answer at that time.
 // TALON_TEST_SCALE may be another number of events.
 func TestMillion(t *testing.T) {
 	scale := os.Getenv("TALON_TEST_SCALE")
