@@ -76,8 +76,8 @@ func (r *Repository) stream(t *gitrepo.Task, c gitrepo.Command) *Stream {
 	return &Stream{repo: r, task: t, command: c, length: c.Output}
 }
 
-// Seek reduces the output to a part of it. Git still makes what is before that.
-func (s *Stream) Seek(from, length int64) { s.from, s.length = from, length }
+// Cut reduces the output to a part of it. Git still makes what is before that.
+func (s *Stream) Cut(from, length int64) { s.from, s.length = from, length }
 
 // WriteTo writes the output. While the client does not read, others may have the slot.
 func (s *Stream) WriteTo(w io.Writer) (n int64, err error) {

@@ -101,7 +101,7 @@ func (p *Pages) raw(q *Request, segments []string) (*File, error) {
 func (f *File) cut(part span) {
 	f.Status, f.ContentRange, f.Size = http.StatusPartialContent, part.contentRange(f.Size), part.length
 	if f.Stream != nil {
-		f.Stream.Seek(part.from, part.length)
+		f.Stream.Cut(part.from, part.length)
 		return
 	}
 	f.Body = f.Body[part.from : part.from+part.length]
