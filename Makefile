@@ -130,8 +130,9 @@ bench-set: build ## the benchmarks that two revisions are compared by, in a form
 packages: tools ## what a release ships, in dist: .deb, static tarballs, images, bills of materials, checksums, minutes
 	@scripts/packages
 
-test-packages: ## install, upgrade, remove and purge the .deb in a chroot of debootstrap, and check the unit, as root
+test-packages: ## install, upgrade, remove and purge the .deb in a chroot, serve from each image, check the unit, as root
 	@scripts/test-package $$(ls dist/talon_*_$$(dpkg --print-architecture).deb)
+	@for image in dist/*.oci.tar; do scripts/test-image $$image build/package-$$(dpkg --print-architecture)/talon || exit 1; done
 	@systemd-analyze security --offline=yes --threshold=20 packaging/talon.service | tail -1
 
 clean: ## remove what was built; data stays
