@@ -172,8 +172,8 @@ func (e *engine) servedAt(r *world.Relay, ev *world.Event, arrival, from int64) 
 	return 0, false
 }
 
-// recall is the share of the wanted events that are here, whether or not a relay still has them.
-func (o *observer) recall() float64 {
+// recallShare is the share of the wanted events that are here, whether or not a relay still has them.
+func (o *observer) recallShare() float64 {
 	e := o.e
 	wanted, here := 0, 0
 	for t := range e.w.Talons {
@@ -532,7 +532,7 @@ func (o *observer) result() *result.Run {
 		}
 	}
 	v.Set(result.Completeness, o.completeness())
-	v.Set(result.Recall, o.recall())
+	v.Set(result.Recall, o.recallShare())
 	o.staleness(ages)
 	v.Set(result.BytesUp, float64(o.up))
 	v.Set(result.BytesDown, float64(o.down))

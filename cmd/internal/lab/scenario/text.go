@@ -30,7 +30,7 @@ func writeTable(b *bytes.Buffer, table, standard reflect.Value) {
 				continue
 			}
 		}
-		if !alike(field, standard.Field(i)) {
+		if !equal(field, standard.Field(i)) {
 			fmt.Fprintf(b, "%s = %s\n", table.Type().Field(i).Tag.Get("key"), valueText(field))
 		}
 	}
@@ -38,7 +38,7 @@ func writeTable(b *bytes.Buffer, table, standard reflect.Value) {
 		field, key := table.Field(i), table.Type().Field(i).Tag.Get("key")
 		switch field.Kind() {
 		case reflect.Struct:
-			if !alike(field, standard.Field(i)) {
+			if !equal(field, standard.Field(i)) {
 				fmt.Fprintf(b, "\n[%s]\n", key)
 				writeTable(b, field, standard.Field(i))
 			}
@@ -61,7 +61,7 @@ func writeTable(b *bytes.Buffer, table, standard reflect.Value) {
 	}
 }
 
-func alike(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
+func equal(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
 
 // isTables reports whether a list is one of tables.
 func isTables(list reflect.Value) bool { return list.Type().Elem().Kind() == reflect.Struct }
