@@ -72,7 +72,7 @@ var allowed = map[string]string{
 	"host/plugin/meter":         "",
 	"host/plugin/wasmtest":      "",
 	"host/plugin/plugintest":    "host/bundle internal/race internal/testkit",
-	"host/purgatory":            "host host/bound host/store/semantics host/wire",
+	"host/purgatory":            "host host/bound host/store/semantics host/wire sdk/grasp",
 	"host/maintainers":          "host host/wire sdk/grasp",
 	"host/memfacts":             "host",
 	"host/orphans":              "host host/contain host/maintainers host/wire sdk/grasp",

@@ -34,6 +34,10 @@ type Item struct {
 	Source *Source
 	Authed []PubKey // keys that the client has proven on this connection (NIP-42)
 
+	// Woken says that the event is held until another one comes, and that this may have happened. If
+	// it is refused now, it is not held any more.
+	Woken bool
+
 	// Done is called once, after the commit, from the pipeline's own goroutine:
 	// it must not block. A non-nil error means that the host failed and the
 	// event was not stored. Items of one Source are answered in order.
@@ -170,6 +174,11 @@ type HoldOptions struct {
 	// held no longer than that, and is released with it. Empty: it waits for git data.
 	Parent string
 
+	// Wake is the canonical JSON of a filter: the event waits until another one matches it, and is
+	// submitted again then. Nil: it waits for git data, or for Parent. Wait bounds that in seconds.
+	Wake []byte
+	Wait int64
+
 	// Network is the key of the neighbourhood or the relay that the event came from, for the
 	// shares of purgatory: see package purgatory. Empty: no share counts it.
 	Network string
@@ -206,6 +215,7 @@ type HeldChange struct {
 	Event  *Event
 	Status HeldStatus
 	Synced bool // another relay sent it; only with StatusHeld
+	Awaits bool // a module holds it until another event comes; only with StatusHeld
 }
 
 // HeldEvent is an event in purgatory.
@@ -220,6 +230,9 @@ type HeldEvent struct {
 	// Synced says that another relay sent it, not its author's client.
 	Synced bool
 
+	// Wake is the filter for which a module holds it, as in HoldOptions. Nil: none does.
+	Wake []byte
+
 	Audience *Audience // as in Event
 }
 
@@ -227,12 +240,13 @@ type HeldEvent struct {
 type Release struct {
 	IDs            []ID      // held events to store
 	ExtendDeadline []Address // held announcements whose time starts again, for a push to them was authorised
+	Refused        []ID      // held events that a module had wait for another, and that the policies refuse now
 }
 
 // Released is the outcome of one event of a [Release].
 type Released struct {
 	ID     ID
-	Status HeldStatus // StatusReleased, or why not
+	Status HeldStatus // StatusReleased, or why not: StatusHeld for one that does not wait for git data
 	Event  *Event     // nil unless it was held
 	Seq    int64      // as in Outcome; 0 unless StatusReleased
 }
