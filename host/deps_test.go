@@ -75,6 +75,7 @@ var allowed = map[string]string{
 	"host/purgatory":            "host host/bound host/store/semantics host/wire sdk/grasp",
 	"host/maintainers":          "host host/wire sdk/grasp",
 	"host/memfacts":             "host",
+	"host/wake":                 "host host/contain host/wire",
 	"host/orphans":              "host host/contain host/maintainers host/wire sdk/grasp",
 	"host/users":                "host host/bound host/maintainers sdk/grasp",
 	"host/gitrepo":              "host host/bound internal/durable internal/recent internal/smallfile sdk/nip19",

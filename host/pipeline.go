@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -126,6 +127,11 @@ func (v Verdict) OK() bool {
 	return false
 }
 
+// ForNow reports whether the same event may be accepted a little later.
+func (v Verdict) ForNow() bool {
+	return v.Code == Busy || v.Code == Rejected && (strings.HasPrefix(v.Reason, "rate-limited:") || strings.HasPrefix(v.Reason, "error:"))
+}
+
 // Action is a policy's answer to an event.
 type Action uint8
 
@@ -153,6 +159,8 @@ type Ruling struct {
 	Retry time.Duration // as in Verdict
 
 	Parent string // as in HoldOptions
+	Wake   string // likewise; empty: the event waits for no other event
+	Wait   int64  // likewise
 
 	Audience *Audience // for Restrict
 

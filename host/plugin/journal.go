@@ -74,6 +74,9 @@ func (j *journal) add(t *trace) {
 	if len(d.ruling.Reason) > keepReason {
 		d.ruling.Reason = strings.ToValidUTF8(strings.Clone(d.ruling.Reason[:keepReason]), "")
 	}
+	if len(d.ruling.Wake) > keepReason {
+		d.ruling.Wake = strings.ToValidUTF8(strings.Clone(d.ruling.Wake[:keepReason]), "") + "…"
+	}
 	if t.by != nil {
 		d.number = t.by.number
 	}
@@ -169,7 +172,7 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 		Source: e.source,
 		Ruling: Opinion{
 			Plugin: e.ruling.Module, Generation: e.number, Action: e.ruling.Action.String(),
-			Rule: e.ruling.Rule, Reason: e.ruling.Reason, Fuel: e.fuel,
+			Rule: e.ruling.Rule, Reason: e.ruling.Reason, Wake: e.ruling.Wake, Fuel: e.fuel,
 		},
 		Asked:    e.asked,
 		Shadow:   e.opinions,
