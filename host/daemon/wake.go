@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"talon/host"
 	"talon/host/wake"
 )
@@ -27,6 +29,11 @@ func (w wakeRole) Missed() {
 	if p := w.part(); p != nil {
 		p.Missed()
 	}
+}
+
+// Collectors returns the metrics. Panics count as those of the daemon's parts.
+func (w wakeRole) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{w.termCollector()}
 }
 
 // openWake sets up what submits events to the pipeline again that a module has had wait for others.

@@ -73,7 +73,7 @@ func (v *VerdictView) Decode(b []byte) error {
 			if err := v.Wake.Decode(r.data); err != nil {
 				return err
 			}
-		case 15<<3 | wireVarint:
+		case 7<<3 | wireVarint:
 			v.Wait = uint32(min(r.num, 1<<32-1))
 		}
 	}

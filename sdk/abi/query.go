@@ -121,13 +121,13 @@ func (v *FilterView) Decode(b []byte) error {
 }
 
 // NumIDs, NumAuthors, NumKinds and NumTags count the conditions of the filter. They cost nothing.
-// Encoded returns the bytes of the filter, nil if there is none.
-func (v *FilterView) Encoded() []byte { return v.b }
-
 func (v *FilterView) NumIDs() int     { return v.ids }
 func (v *FilterView) NumAuthors() int { return v.authors }
 func (v *FilterView) NumKinds() int   { return v.kinds }
 func (v *FilterView) NumTags() int    { return v.tags }
+
+// Encoded returns the bytes of the filter, nil if there is none.
+func (v *FilterView) Encoded() []byte { return v.b }
 
 // IDs returns an iterator over the ids.
 func (v *FilterView) IDs() BytesIter { return fields(v.b, 1) }

@@ -1163,9 +1163,9 @@ TALON_APART void talon_write_verdict(talon_writer *w, const talon_verdict *v) {
 		talon_put_data(w, 12, v->keys);
 	talon_put_some(w, 13, v->set);
 	if (v->wake.len > 0) {
-		talon_put_data(w, 14, v->wake);
 		if (v->wait > 0)
-			talon_put_number(w, 15, v->wait);
+			talon_put_number(w, 7, v->wait);
+		talon_put_data(w, 14, v->wake);
 	}
 	if (v->max_author_bytes > 0)
 		talon_put_number(w, 5, (uint64_t)v->max_author_bytes);

@@ -306,7 +306,7 @@ func (v Verdict) With(parent string) Verdict {
 // filter matches: one that is stored or held later. The filter has ids, authors or tags, and at most
 // 4 KiB as JSON. The host then decides about the held event again, with all policies and the facts as
 // they are then. It may do that at other times too, such as after a change of the settings. It holds
-// the event for so many seconds, at most 30 days; 0 is 7 days. Announcements and states of
+// the event for the given seconds, at most 30 days; 0 is 7 days. Announcements and states of
 // repositories cannot wait.
 func (v Verdict) Awaiting(filter Filter, seconds uint32) Verdict {
 	v.Wake, v.Wait = &filter, seconds

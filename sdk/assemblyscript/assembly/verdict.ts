@@ -123,8 +123,8 @@ export class Verdict {
     w.text(13, this.set);
     const wake = this.wake;
     if (wake) {
+      if (this.wait > 0) w.number(7, this.wait);
       w.bytes(14, wake.message.ptr, wake.message.length);
-      if (this.wait > 0) w.number(15, this.wait);
     }
     if (this.maxAuthorBytes > 0) w.number(5, this.maxAuthorBytes);
     if (this.maxRepositoryBytes > 0) w.number(6, this.maxRepositoryBytes);

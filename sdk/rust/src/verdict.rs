@@ -166,10 +166,10 @@ impl Verdict {
         }
         wire::put_text(b, 13, self.set);
         if !self.wake.is_empty() {
-            wire::put_data(b, 14, &self.wake);
             if self.wait > 0 {
-                wire::put_number(b, 15, self.wait as u64);
+                wire::put_number(b, 7, self.wait as u64);
             }
+            wire::put_data(b, 14, &self.wake);
         }
         if self.max_author_bytes > 0 {
             wire::put_number(b, 5, self.max_author_bytes);
