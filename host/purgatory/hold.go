@@ -102,7 +102,7 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 }
 
 // holdAgain answers an event that is held, and reports whether it still is. It returns the row of one
-// that waited for another event, and is to be held for another cause.
+// that waited for another event, and that has another cause now.
 func holdAgain(rows Rows, e *host.Event, h *host.HoldOptions, now int64, out *host.Outcome) (waited *Row, again bool, err error) {
 	r, err := rows.Held(e.ID)
 	if err != nil || r == nil {

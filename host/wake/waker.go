@@ -58,7 +58,7 @@ type Waker struct {
 	woken   *prometheus.CounterVec
 }
 
-// New returns a waker. Run does its work. What is committed from now on is not missed.
+// New returns a waker. Run does its work. The waker misses no commit from now on.
 func New(cfg Config) *Waker {
 	w := &Waker{cfg: cfg, ring: make(chan struct{}, 1), index: newIndex(), fresh: make(map[host.ID]struct{}), missed: true}
 	w.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -1,6 +1,6 @@
 // Command first-contact is a policy that holds the first events that a key sends about a repository.
 // The relay keeps such an event, and shows it to nobody, until a maintainer of the repository reacts.
-// Then it decides about the event again. What nobody reacts to goes after some days.
+// Then it decides about the event again. An event without a reaction goes after some days.
 //
 // A key is known to a repository if one of these holds:
 //
@@ -288,8 +288,8 @@ func (n *named) id(value string) {
 	n.ids = append(n.ids, policy.ID(id))
 }
 
-// visit reads the events that are named, and those that they name. An event that is not here names
-// nothing.
+// visit reads the events that are named, and those that they name. It leaves out those that are not
+// here.
 func (n *named) visit() {
 	for i := 0; i < len(n.ids); i++ {
 		if e, ok := n.facts.Get(n.ids[i]); ok {
