@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -311,5 +312,20 @@ func BenchmarkTarget(b *testing.B) {
 	strategy, polite := open(b, manifest.WorldStrategy, "layered-v5")[0], open(b, manifest.WorldThrottle, "polite")[0]
 	for b.Loop() {
 		run(b, engine.Config{World: world.Draw(s, 1), Level: result.Model, Strategy: strategy, Throttle: polite})
+	}
+}
+
+// BenchmarkSmall runs five strategies with a seed each time.
+func BenchmarkSmall(b *testing.B) {
+	debug.SetGCPercent(400)
+	list := open(b, manifest.WorldStrategy, "mirror", "layered-v5", "layered-v1", "layered-v2", "layered-v4")
+	throttle := open(b, manifest.WorldThrottle, "polite")[0]
+	s := builtin(b, "small")
+	b.ResetTimer()
+	for i := range b.N {
+		w := world.Draw(s, uint64(i+1))
+		for _, m := range list {
+			run(b, engine.Config{World: w, Level: result.Wire, Strategy: m, Throttle: throttle, Relays: true})
+		}
 	}
 }
