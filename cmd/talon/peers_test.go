@@ -130,7 +130,14 @@ func newPeersWorld(t *testing.T, modules map[string]string) *peersWorld {
 func (w *peersWorld) firstSync() {
 	w.Helper()
 	began := time.Now()
-	until(w, "the first sync ends", func() bool { return len(w.missing()) == 0 })
+	for missing := w.missing(); len(missing) > 0; missing = w.missing() {
+		if time.Since(began) > patience {
+			w.report(missing, time.Now())
+			w.healthy()
+			w.FailNow()
+		}
+		testkit.Pause(time.Since(began))
+	}
 	w.began = time.Now()
 	w.Logf("first sync: %d events in %v", len(w.sent), time.Since(began).Round(time.Second))
 }
@@ -388,12 +395,7 @@ func (w *peersWorld) judge() {
 		time.Sleep(time.Second)
 	}
 	w.Logf("%d events; everything is here %v after the last", len(w.sent), time.Since(end).Round(time.Second))
-	for _, e := range missing[:min(len(missing), 20)] {
-		w.Errorf("missing: kind %d at %s, published %v before the end, dated %d s back, during %s", e.Kind, w.peers[e.peer].name, end.Sub(e.at).Round(time.Second), e.at.Unix()-e.CreatedAt, w.during(e))
-	}
-	if len(missing) > 0 {
-		w.Errorf("%d events are missing after one check", len(missing))
-	}
+	w.report(missing, end)
 	w.punctual()
 	w.returned()
 	w.healthy()
@@ -404,6 +406,17 @@ func (w *peersWorld) judge() {
 	}
 	received := w.bytes + w.talon.metric(w, "talon_sync_received_bytes_total")
 	w.Logf("received %.0f bytes for %d of events, %.2f a byte", received, needed, received/float64(needed))
+}
+
+// report fails the test if events are missing, and describes some of them.
+func (w *peersWorld) report(missing []*peersEvent, end time.Time) {
+	if len(missing) > 0 {
+		w.Errorf("%d events are missing, or are served although they were deleted", len(missing))
+	}
+	for _, e := range missing[:min(len(missing), 20)] {
+		w.Errorf("missing: kind %d at %s, deleted %v, published %v before the end, dated %d s back, during %s, tags %v",
+			e.Kind, w.peers[e.peer].name, e.deleted, end.Sub(e.at).Round(time.Second), e.at.Unix()-e.CreatedAt, w.during(e), e.Tags)
+	}
 }
 
 // missing returns the events that Talon does not serve and should, and deleted ones that it does.
