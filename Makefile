@@ -20,7 +20,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 export GOFLAGS := $(GOFLAGS) -tags=$(TAGS) -trimpath
 
 .DEFAULT_GOAL := help
-.PHONY: help tools wasm bundle build run test race race-all lint check check-quick e2e devnet cluster lab scale pages seeds guides fuzz nightly attack bench bench-set packages test-packages clean
+.PHONY: help tools wasm bundle build run test race race-all lint check check-quick e2e devnet cluster lab scale pages test-gitworkshop seeds guides fuzz nightly attack bench bench-set packages test-packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,15 @@ check-quick: tools ## format, vet, staticcheck and tests of the packages that di
 
 e2e: build ## the real binary with clients that are not ours (nostr-tools, ngit, those of git)
 	scripts/e2e
+	@$(MAKE) --no-print-directory test-gitworkshop
+
+test-gitworkshop: tools ## a GRASP server used by gitworkshop in Chromium; DIR is a checkout of gitworkshop that is built
+ifeq ($(DIR),)
+	@echo 'skipped: gitworkshop, for DIR does not name a checkout of it that is built (npm ci, npm run build)'
+else
+	npm ci --prefix testdata/chromium --no-audit --no-fund --loglevel=error
+	TALON_GITWORKSHOP=$(abspath $(DIR)) $(GO) test -vet=off -count=1 -v -run 'TestGitworkshop$$' ./cmd/talon
+endif
 
 scale: tools ## tests that cost more than make test has time for: large inputs, many rounds, a release used from outside
 	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 $(PACKAGES)
@@ -121,8 +130,9 @@ bench-set: build ## the benchmarks that two revisions are compared by, in a form
 packages: tools ## what a release ships, in dist: .deb, static tarballs, images, bills of materials, checksums, minutes
 	@scripts/packages
 
-test-packages: ## install, upgrade, remove and purge the .deb in a chroot of debootstrap, and check the unit, as root
+test-packages: ## install, upgrade, remove and purge the .deb in a chroot, serve from each image, check the unit, as root
 	@scripts/test-package $$(ls dist/talon_*_$$(dpkg --print-architecture).deb)
+	@for image in dist/*.oci.tar; do scripts/test-image $$image build/package-$$(dpkg --print-architecture)/talon || exit 1; done
 	@systemd-analyze security --offline=yes --threshold=20 packaging/talon.service | tail -1
 
 clean: ## remove what was built; data stays

@@ -49,7 +49,7 @@ var allowed = map[string]string{
 	"host/audience":             "host host/wire sdk/grasp",
 	"host/management":           "host host/bound host/moderation host/moderation/reports host/wire internal/recent",
 	"host/counter":              "host host/bound",
-	"host/moderation":           "host host/wire sdk/grasp sdk/nip19",
+	"host/moderation":           "host host/wire internal/durable sdk/grasp sdk/nip19",
 	"host/moderation/enforce":   "host host/moderation host/store/semantics host/wire sdk/grasp",
 	"host/moderation/reports":   "host host/moderation host/wire",
 	"host/ingest":               "host host/bound host/contain host/maintainers host/moderation host/purgatory host/wire internal/heap internal/recent internal/wave sdk/grasp",

@@ -29,7 +29,7 @@ The server may run. Without a server this command works on the database; the fol
 	cmd.Flags().StringVar(&author, "author", "", "remove all events and repositories of an `npub`")
 	cmd.Flags().StringVar(&repository, "repository", "", "remove a repository and the events about it, `npub/identifier`")
 	cmd.Flags().StringVar(&older, "older-than", "", "remove events of that `age`, such as 90d")
-	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, targets []string) error {
+	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, _ *slog.Logger, targets []string) error {
 		if author != "" {
 			targets = append(targets, author)
 		}
@@ -59,6 +59,6 @@ The server may run. Without a server this command works on the database; the fol
 		if len(rows) == 0 {
 			return errors.New("nothing is named: give a target, --filter, --author, --repository or --older-than")
 		}
-		return moderateRows(cmd, cfg, log, admin.Moderate{Rows: rows, DryRun: flags.dryRun})
+		return moderateRows(cmd, cfg, admin.Moderate{Rows: rows, DryRun: flags.dryRun})
 	})
 }

@@ -66,8 +66,8 @@ type refusal struct {
 	first string // where the first of them stands, "file:line"
 }
 
-func importFiles(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, files []string) (err error) {
-	core, err := daemon.OpenCore(cmd.Context(), cfg, log, false)
+func importFiles(cmd *cobra.Command, cfg *config.Config, _ *slog.Logger, files []string) (err error) {
+	core, err := daemon.OpenCore(cmd.Context(), cfg, quietLogger(cmd.ErrOrStderr(), cfg), false)
 	if err != nil {
 		return err
 	}

@@ -108,6 +108,16 @@ func logger(w io.Writer, cfg *config.Config, level *slog.LevelVar) *slog.Logger 
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
+// quietLogger returns a log for commands that do the work of a server for a moment. It leaves out the lines
+// that say what the server loads, unless the level is debug.
+func quietLogger(w io.Writer, cfg *config.Config) *slog.Logger {
+	level := levelOf(cfg)
+	if level.Level() == slog.LevelInfo {
+		level.Set(slog.LevelWarn)
+	}
+	return logger(w, cfg, level)
+}
+
 // group adds commands under a title.
 func group(cmd *cobra.Command, id, title string, commands ...*cobra.Command) {
 	cmd.AddGroup(&cobra.Group{ID: id, Title: title})

@@ -80,7 +80,9 @@ type migration struct {
 
 	sent, known int
 	answered    map[host.ID]bool   // in this run
+	waits       map[host.ID]bool   // of waiting: a source serves them, and the new server does not
 	refused     map[host.ID]string // reasons by event
+	waiting     map[host.ID]bool   // the new server holds them until git data or another event arrives
 	differences []string
 }
 
@@ -90,7 +92,8 @@ type signedRef struct{ identifier, ref, object string }
 // run brings everything over, and compares.
 func (m *migration) run(ctx context.Context, from []string) (err error) {
 	m.repos, m.signed = map[string]gitOrigin{}, map[signedRef]bool{}
-	m.answered, m.refused = map[host.ID]bool{}, map[host.ID]string{}
+	m.answered, m.refused, m.waiting = map[host.ID]bool{}, map[host.ID]string{}, map[host.ID]bool{}
+	m.waits = map[host.ID]bool{}
 	defer func() {
 		for _, s := range m.sources {
 			_ = s.close()
@@ -132,6 +135,9 @@ func (m *migration) run(ctx context.Context, from []string) (err error) {
 		return err
 	}
 	m.progress.end()
+	if len(m.waits) > 0 {
+		fmt.Fprintf(m.out, "%d events wait at the new server, such as those of a repository without git data: it serves them when the rest arrives\n", len(m.waits))
+	}
 	for _, d := range m.differences {
 		fmt.Fprintln(m.out, "differs: "+shown(d))
 	}
@@ -249,6 +255,7 @@ func (m *migration) send(ctx context.Context, events []*host.Event) error {
 		err := m.to.ask(ctx, func(ctx context.Context, c *relayclient.Conn) error {
 			return c.PublishAll(ctx, events, func(e *host.Event, res relayclient.Result) {
 				m.answered[e.ID] = true
+				m.waiting[e.ID] = res.OK && strings.HasPrefix(res.Reason, "purgatory:")
 				busy := strings.HasPrefix(res.Reason, "rate-limited:") || strings.HasPrefix(res.Reason, "error:")
 				switch {
 				case res.OK && strings.HasPrefix(res.Reason, "duplicate:"):

@@ -17,7 +17,7 @@ const (
 )
 
 // compareFilters has each source and the new server answer the same filters. An event that the
-// source gives and the new server does not is a difference, unless it was refused.
+// source gives and the new server does not is a difference, unless it was refused or waits there.
 func (m *migration) compareFilters(ctx context.Context) error {
 	for _, s := range m.sources {
 		if l, ok := s.(*listed); ok && len(l.order) == 0 {
@@ -56,7 +56,11 @@ func (m *migration) lacks(ctx context.Context, want []host.ID, f host.Filter) (l
 		return nil, err
 	}
 	for _, id := range want {
-		if _, refused := m.refused[id]; !refused && !slices.Contains(got, id) {
+		switch _, refused := m.refused[id]; {
+		case refused || slices.Contains(got, id):
+		case m.waiting[id]:
+			m.waits[id] = true
+		default:
 			lacks = append(lacks, id)
 		}
 	}

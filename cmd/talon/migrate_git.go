@@ -35,7 +35,8 @@ func (m *migration) git(ctx context.Context, dir string, args ...string) (string
 
 // refs returns the refs of a repository, and with HEAD the branch that it names.
 func (m *migration) refs(ctx context.Context, at string) (map[string]string, error) {
-	list, err := m.git(ctx, ".", "ls-remote", "--symref", "--", at)
+	// Of a folder, ls-remote starts a git of its own, which does not get the settings of the first.
+	list, err := m.git(ctx, ".", "ls-remote", "--symref", "--upload-pack=git -c 'safe.directory=*' upload-pack", "--", at)
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,11 @@ func TestMigrate(t *testing.T) {
 	m.work.push(m.web, "+HEAD:refs/heads/main")
 	m.becomesServed(state)
 	m.served, m.refs = append(m.served[:1], state, m.stored(m.issue()), m.served[3]), m.refsOf(m.web)
-	if out, err := migrate(t, to, m.s.url); err != nil || !strings.HasPrefix(out, "2 events sent, ") {
+	// ngit-relay serves announcements of empty repositories. They wait here, which is no difference.
+	dir := t.TempDir()
+	drop(t, dir, "empty.jsonl", []byte(m.waiting.String()+"\n"))
+	out, err := migrate(t, to, m.s.url, filepath.Join(dir, "empty.jsonl"))
+	if err != nil || !strings.HasPrefix(out, "3 events sent, ") || !strings.Contains(out, "\n1 events wait at the new server, ") || !strings.HasSuffix(out, "\nno difference\n") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	m.moved(to)
@@ -121,6 +125,15 @@ func TestMigrateFolder(t *testing.T) {
 	drop(t, dir, "events.jsonl", []byte(lines.String()))
 	drop(t, filepath.Join(dir, "git"), "purgatory-state.json", []byte(purgatoryFile(m.waiting)))
 	to := begin()
+	belongsTo := func(user int) {
+		if os.Getuid() != 0 {
+			return
+		}
+		if err := os.Chown(bare, user, user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	belongsTo(12_345) // the old server had a user of its own
 	out, err := migrate(t, to, events, filepath.Join(dir, "git"))
 	if err != nil || !strings.Contains(out, "1 of 1 clones are the same\n") || !strings.Contains(out, "1 refused: "+unrelatedReason) {
 		t.Fatalf("%v\n%s", err, out)
@@ -130,6 +143,7 @@ func TestMigrateFolder(t *testing.T) {
 	to.answered(m.waiting, true, purgatory)
 
 	// A branch that nobody has signed.
+	belongsTo(0)
 	m.git(bare, "update-ref", "refs/heads/unsigned", m.pulled)
 	out, err = migrate(t, to, events, filepath.Join(dir, "git"))
 	if err == nil || !strings.Contains(out, `moved.git: refs/heads/unsigned is "", want `+m.pulled) {

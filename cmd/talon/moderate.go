@@ -72,12 +72,12 @@ func moderateAction(action moderation.Action, short, long string) *cobra.Command
 	if action == moderation.Ban {
 		cmd.Flags().BoolVar(&flags.purge, "purge", false, "also remove matching content for good")
 	}
-	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, args []string) error {
+	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, _ *slog.Logger, args []string) error {
 		rows, err := flags.rows(action, args, time.Now())
 		if err != nil {
 			return err
 		}
-		return moderateRows(cmd, cfg, log, admin.Moderate{Rows: rows, DryRun: flags.dryRun})
+		return moderateRows(cmd, cfg, admin.Moderate{Rows: rows, DryRun: flags.dryRun})
 	})
 }
 
@@ -158,15 +158,15 @@ func parseAge(text string) (time.Duration, error) {
 
 // moderateRows has rows added and carried out, by the server if one runs, and shows what came of
 // it.
-func moderateRows(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, ask admin.Moderate) error {
-	result, err := addRows(cmd, cfg, log, ask)
+func moderateRows(cmd *cobra.Command, cfg *config.Config, ask admin.Moderate) error {
+	result, err := addRows(cmd, cfg, ask)
 	if err != nil {
 		return errors.New(plain(err.Error()))
 	}
 	return printFound(cmd, result, func(w io.Writer) error { return writeModerated(w, &result) })
 }
 
-func addRows(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, ask admin.Moderate) (result admin.Moderated, err error) {
+func addRows(cmd *cobra.Command, cfg *config.Config, ask admin.Moderate) (result admin.Moderated, err error) {
 	line := newProgress(cmd.ErrOrStderr())
 	defer line.end()
 	show := func(p enforce.Progress) { line.show(func() string { return doneText(&p) }) }
@@ -176,7 +176,7 @@ func addRows(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, ask admin
 			return result, err
 		}
 	}
-	return daemon.Moderate(cmd.Context(), cfg, log, ask, show)
+	return daemon.Moderate(cmd.Context(), cfg, quietLogger(cmd.ErrOrStderr(), cfg), ask, show)
 }
 
 // doneText says what was taken down or shown.
@@ -320,7 +320,7 @@ already is left out. A row about the same target counts by its time.`,
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count what is concerned")
 	jsonFlag(cmd, "write the result as JSON")
-	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, args []string) error {
+	return configured(cmd, config.Always|config.Operating|config.Deciding, func(cmd *cobra.Command, cfg *config.Config, _ *slog.Logger, args []string) error {
 		in := cmd.InOrStdin()
 		if len(args) == 1 {
 			f, err := os.Open(args[0])
@@ -340,7 +340,7 @@ already is left out. A row about the same target counts by its time.`,
 		sum := admin.Moderated{DryRun: dryRun}
 		for len(rows) > 0 {
 			n := min(len(rows), importRows)
-			one, err := addRows(cmd, cfg, log, admin.Moderate{Rows: rows[:n], DryRun: dryRun})
+			one, err := addRows(cmd, cfg, admin.Moderate{Rows: rows[:n], DryRun: dryRun})
 			if err != nil {
 				return errors.New(plain(err.Error()))
 			}

@@ -106,7 +106,6 @@ type peersOutage struct {
 	peer       int
 	how        string
 	began, end time.Time // end is zero while it lasts
-	probe      host.ID   // published at its end
 }
 
 func newPeersWorld(t *testing.T, modules map[string]string) *peersWorld {

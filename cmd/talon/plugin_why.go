@@ -45,6 +45,9 @@ func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
 	if why.Limits != nil {
 		t.row("limits", limitsText(why.Limits))
 	}
+	if why.Refused != "" {
+		t.row("refused", "by the server: "+why.Refused)
+	}
 	t.row("fuel", why.Ruling.Fuel)
 	t.row("asked", orNone(why.Asked))
 	if a := why.Audience; a != nil {
@@ -57,7 +60,7 @@ func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
 	return t.w.Flush()
 }
 
-// limitsText says what an author may take, and when that is checked.
+// limitsText says what an author may take.
 func limitsText(l *plugin.AllowedBytes) string {
 	var parts []string
 	if l.Author > 0 {
@@ -66,7 +69,7 @@ func limitsText(l *plugin.AllowedBytes) string {
 	if l.Repository > 0 {
 		parts = append(parts, host.BytesText(l.Repository)+" of git data of the repository")
 	}
-	return "at most " + strings.Join(parts, ", ") + "; the server refused the event if that was exceeded when it stored it"
+	return "at most " + strings.Join(parts, ", ")
 }
 
 func pluginDisagreementsCommand() *cobra.Command {

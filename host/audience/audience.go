@@ -161,3 +161,6 @@ func (a *Audiences) Missed() {
 func (a *Audiences) Repository(address host.Address) *host.Audience {
 	return a.repos.repository(address)
 }
+
+// AnyRepository reports whether a reader may see a repository that is not for everybody.
+func (a *Audiences) AnyRepository(reader *host.Reader) bool { return a.repos.anyFor(reader) }

@@ -133,3 +133,18 @@ func (r *repositories) repository(a host.Address) *host.Audience {
 	}
 	return nil
 }
+
+// anyFor reports whether a reader receives a repository that is not for everybody.
+func (r *repositories) anyFor(reader *host.Reader) bool {
+	if !r.any.Load() {
+		return false
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, x := range r.announced {
+		if reader.Receives(x.audience) {
+			return true
+		}
+	}
+	return false
+}

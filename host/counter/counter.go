@@ -37,6 +37,26 @@ type Ingest interface {
 	Submit(ctx context.Context, it *host.Item) error
 }
 
+// Network is who sends events: an IPv4 address, or the /64 of an IPv6 address. A client has all
+// addresses of its /64, and would be none of the largest if each counted by itself.
+type Network struct{ netip.Prefix }
+
+// networkOf returns the network of an address, also of loopback.
+func networkOf(a netip.Addr) Network {
+	if n := host.NetworkOf(a); n.IsValid() {
+		return Network{n}
+	}
+	return Network{netip.PrefixFrom(a, a.BitLen())}
+}
+
+// String returns 192.0.2.1 or 2001:db8::/64.
+func (n Network) String() string {
+	if n.IsSingleIP() {
+		return n.Addr().String()
+	}
+	return n.Prefix.String()
+}
+
 // Counter counts what passes through it to Ingest. Its methods may be called by many goroutines.
 type Counter struct {
 	next Ingest
@@ -45,8 +65,8 @@ type Counter struct {
 
 	mu         sync.Mutex // guards the fields below
 	this, last *minute
-	day        int64                     // since the epoch, of what follows
-	bytes      bound.Largest[netip.Addr] // of accepted events
+	day        int64                  // since the epoch, of what follows
+	bytes      bound.Largest[Network] // of accepted events
 }
 
 // minute is what came in a minute.
@@ -55,7 +75,7 @@ type minute struct {
 	events, refused int64
 	kinds           bound.Largest[host.Kind]
 	authors         bound.Largest[host.PubKey]
-	addresses       bound.Largest[netip.Addr]
+	addresses       bound.Largest[Network]
 	reasons         bound.Largest[string]
 }
 
@@ -82,20 +102,20 @@ func New(next Ingest, log *slog.Logger, now func() time.Time) *Counter {
 
 // Submit passes an item on, and counts its verdict.
 func (t *Counter) Submit(ctx context.Context, it *host.Item) error {
-	done, e, addr := it.Done, it.Event, netip.Addr{}
-	if it.Source != nil {
-		addr = it.Source.Addr
+	done, e, from := it.Done, it.Event, Network{}
+	if it.Source != nil && it.Source.Addr.IsValid() {
+		from = networkOf(it.Source.Addr)
 	}
 	it.Done = func(v host.Verdict, err error) {
 		if err == nil {
-			t.count(e, addr, v)
+			t.count(e, from, v)
 		}
 		done(v, err)
 	}
 	return t.next.Submit(ctx, it)
 }
 
-func (t *Counter) count(e *host.Event, addr netip.Addr, v host.Verdict) {
+func (t *Counter) count(e *host.Event, from Network, v host.Verdict) {
 	today := t.now().Unix() / (24 * 60 * 60)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,8 +123,8 @@ func (t *Counter) count(e *host.Event, addr netip.Addr, v host.Verdict) {
 	m.events++
 	m.kinds.Add(e.Kind, 1)
 	m.authors.Add(e.PubKey, 1)
-	if addr.IsValid() {
-		m.addresses.Add(addr, 1)
+	if from.IsValid() {
+		m.addresses.Add(from, 1)
 	}
 	if v.Code == host.Rejected || v.Code == host.ShadowRejected {
 		m.refused++
@@ -115,14 +135,14 @@ func (t *Counter) count(e *host.Event, addr netip.Addr, v host.Verdict) {
 		t.day = today
 		t.bytes.Reset()
 	}
-	if addr.IsValid() && (v.Code == host.Stored || v.Code == host.Held) {
-		t.bytes.Add(addr, int64(len(e.JSON)))
+	if from.IsValid() && (v.Code == host.Stored || v.Code == host.Held) {
+		t.bytes.Add(from, int64(len(e.JSON)))
 	}
 }
 
 // Addresses returns the addresses with the highest number of accepted bytes of events since
 // midnight UTC.
-func (t *Counter) Addresses(limit int) []bound.Count[netip.Addr] {
+func (t *Counter) Addresses(limit int) []bound.Count[Network] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.day != t.now().Unix()/(24*60*60) {
@@ -137,7 +157,7 @@ type Recent struct {
 	Events, Refused int64
 	Kinds           []bound.Count[host.Kind]
 	Authors         []bound.Count[host.PubKey]
-	Addresses       []bound.Count[netip.Addr]
+	Addresses       []bound.Count[Network]
 	Reasons         []bound.Count[string] // of refusals
 }
 

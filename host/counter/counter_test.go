@@ -61,15 +61,26 @@ func TestCounter(t *testing.T) {
 	if strings.Count(line, "\n") != 1 || answers != 49 {
 		t.Errorf("%d answers, log: %s", answers, line)
 	}
-	if got := counter.Addresses(10); len(got) != 1 || got[0].Key != netip.MustParseAddr("192.0.2.2") || got[0].N != 500 {
+	if got := counter.Addresses(10); len(got) != 1 || got[0].Key.String() != "192.0.2.2" || got[0].N != 500 {
 		t.Errorf("addresses: %v", got)
 	}
 	now = now.Add(24 * time.Hour)
 	if got := counter.Addresses(10); len(got) != 0 {
 		t.Errorf("addresses of a new day: %v", got)
 	}
+	// A client has many addresses of one /64, among many clients that send less.
 	for i := range 100_000 {
-		counter.count(&host.Event{PubKey: host.PubKey{byte(i), byte(i >> 8), byte(i >> 16)}, Kind: host.Kind(i)}, netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), host.Verdict{Code: host.Stored})
+		event := &host.Event{PubKey: host.PubKey{byte(i), byte(i >> 8), byte(i >> 16)}, Kind: host.Kind(i), JSON: []byte("{}")}
+		counter.count(event, networkOf(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), host.Verdict{Code: host.Stored})
+		if i%10 == 0 {
+			counter.count(event, networkOf(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 13: byte(i >> 16), byte(i >> 8), byte(i)})), host.Verdict{Code: host.Stored})
+		}
+	}
+	if got := counter.Addresses(1); len(got) != 1 || got[0].Key.String() != "2001:db8::/64" || got[0].N != 20_000 {
+		t.Errorf("the largest of the day: %v", got)
+	}
+	if n := len(counter.bytes.Top(1 << 20)); n > 2*ofDay {
+		t.Errorf("%d networks are remembered", n)
 	}
 	if n := len(counter.this.authors.Top(1 << 20)); n > 2*remembered {
 		t.Errorf("%d authors are remembered", n)

@@ -30,7 +30,7 @@ func TestBounds(t *testing.T) {
 	var held semantics.HeldLimits
 	held.SetDefaults()
 	rows = append(append(rows, purgatory.Bounds(&held)...), management.Bounds()...)
-	rows = append(rows, (*signIn)(nil).Bounds()...)
+	rows = append(rows, newSignIn(proof{}, nil, nil).Bounds()...)
 	var b strings.Builder
 	b.WriteString(boundsHead)
 	number := func(n int64) string {

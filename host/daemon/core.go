@@ -144,6 +144,7 @@ func openCore(ctx context.Context, cfg *config.Config, log *slog.Logger, db Stor
 		Audiences:  c.Audiences,
 
 		NamesRelay: namesRelay(cfg),
+		Refused:    c.Plugins.Refused,
 
 		Quota:    ingest.Quota{ByAuthor: held.ByAuthor, ByNetwork: bound.Share(held.Events)},
 		EachHeld: db.EachHeld,

@@ -194,7 +194,7 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 	p.ticks = d.openTicks(core)
 	proven := proof{services: d.cfg.Names(), verify: schnorr.Verify, now: time.Now}
 	front := &authGit{
-		proof: proven, signIn: newSignIn(proven, core.Store), reader: core.Plugins.Reader,
+		proof: proven, signIn: newSignIn(proven, core.Store, d.readerHolder(core)), reader: core.Plugins.Reader,
 		next: d.front(confirmed.handler(p.git), confirmed.handler(p.pages), p.registry, p.health),
 	}
 	rc := d.relayConfig(d.withManagement(core, front), describe(d.cfg, core.Plugins), p.key.PubKey())

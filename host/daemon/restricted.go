@@ -12,6 +12,7 @@ import (
 
 	"talon/host"
 	"talon/host/audience"
+	"talon/host/bound"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
 	"talon/host/repos"
@@ -50,6 +51,18 @@ func provenBy(r *http.Request) []host.PubKey {
 		return reader.Keys
 	}
 	return nil
+}
+
+// readerHolder returns for whom the sign-in of a key counts. Readers of private repositories are known.
+func (d *Daemon) readerHolder(core *Core) func(*http.Request, host.PubKey) bound.Holder {
+	return func(r *http.Request, key host.PubKey) bound.Holder {
+		keys := []host.PubKey{key}
+		by := core.Users.Holder(d.client(r).Addr, keys)
+		if core.Audiences.AnyRepository(core.Plugins.Reader(keys)) {
+			by.Known, by.Key = true, key
+		}
+		return by
+	}
 }
 
 // signedIn returns authPrefix for a request that was below it, and "" for others.

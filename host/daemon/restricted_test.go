@@ -27,7 +27,7 @@ func TestAuthGit(t *testing.T) {
 		next:   http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }),
 		reader: func(keys []host.PubKey) *host.Reader { return &host.Reader{Keys: keys} },
 	}
-	h.signIn = newSignIn(h.proof, nil)
+	h.signIn = newSignIn(h.proof, nil, nil)
 	password := func(kind host.Kind, at int64, u string) string {
 		e := &host.Event{PubKey: host.PubKey{7}, CreatedAt: at, Kind: kind, Tags: host.Tags{{"u", u}, {"method", "GET"}}}
 		return string(e.AppendJSON(nil))

@@ -8,9 +8,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +21,6 @@ import (
 
 	"talon/host"
 	"talon/host/bound"
-	"talon/internal/recent"
 )
 
 const (
@@ -28,8 +29,10 @@ const (
 	sessionCookie = "talon-reader"
 	sessionTime   = 12 * time.Hour
 
-	// maxSignIns bounds the sign-ins that are remembered: none counts twice.
-	maxSignIns = 10_000
+	// maxSignIns bounds the sign-ins that are remembered: none counts twice. They are forgotten
+	// when no event can sign in any more that was signed by then.
+	maxSignIns     = 10_000
+	rememberSignIn = 2 * authAge
 
 	aboutSignIn = "signin" // under which the store keeps the secret of cookies
 	keySignIn   = "secret"
@@ -46,10 +49,20 @@ var signInScript string
 // the event, once, and sets a cookie. All nodes of a relay accept the same cookies.
 type signIn struct {
 	proof
-	store secretStore
+	store  secretStore
+	holder func(r *http.Request, key host.PubKey) bound.Holder // for whom the sign-in of a key counts
+	pot    *bound.Pot
 
-	mu   sync.Mutex // guards used
-	used recent.Map[host.ID, struct{}]
+	mu    sync.Mutex // guards the fields below
+	used  map[host.ID]*usedSignIn
+	order []*usedSignIn // the oldest first, and some that are not in used any more
+}
+
+// usedSignIn is an event that signed somebody in.
+type usedSignIn struct {
+	id   host.ID
+	at   time.Time
+	hold *bound.Hold // nil while it is made; signIn.mu guards it
 }
 
 // secretStore keeps the secret of cookies.
@@ -58,19 +71,16 @@ type secretStore interface {
 	SaveRelays(ctx context.Context, about string, relays map[string][]byte) error
 }
 
-func newSignIn(p proof, store secretStore) *signIn {
-	s := &signIn{proof: p, store: store}
-	s.used.Size = maxSignIns
-	return s
+func newSignIn(p proof, store secretStore, holder func(*http.Request, host.PubKey) bound.Holder) *signIn {
+	return &signIn{proof: p, store: store, holder: holder, used: make(map[host.ID]*usedSignIn), pot: bound.NewPot(bound.Spec{
+		Name: "sign-ins of browsers that were used", Unit: "events", Total: maxSignIns, Known: maxSignIns / 2,
+		Yields:         "the oldest of the network that has most: it could be used again for the rest of its ten minutes; here readers of private repositories are known too",
+		AnonymousYield: true, // behind a proxy that is not trusted all clients are one
+	})}
 }
 
 // Bounds returns the rows of the table of bounds.
-func (*signIn) Bounds() []bound.Spec {
-	return []bound.Spec{{
-		Name: "sign-ins of browsers that were used", Unit: "events", Total: maxSignIns,
-		Yields: "the oldest: it could be used again for the rest of its ten minutes",
-	}}
-}
+func (s *signIn) Bounds() []bound.Spec { return []bound.Spec{s.pot.Spec()} }
 
 // ask sends the page on which a browser signs in.
 func (s *signIn) ask(w http.ResponseWriter) {
@@ -108,8 +118,8 @@ func (s *signIn) accept(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusUnauthorized, "the event is not signed by its author")
 		return
 	}
-	if !s.first(e.ID) {
-		refuse(http.StatusUnauthorized, "this link or event was used before: make another one")
+	if err := s.use(e.ID, s.holder(r, e.PubKey)); err != nil {
+		refuse(http.StatusUnauthorized, err.Error())
 		return
 	}
 	value, err := s.cookie(r.Context(), e.PubKey, s.now().Add(sessionTime))
@@ -132,15 +142,56 @@ func hasMethod(e *host.Event, method string) bool {
 	return false
 }
 
-// first reports whether an event signs in for the first time.
-func (s *signIn) first(id host.ID) bool {
+// use notes that an event signs in. It fails if the event has done that before.
+func (s *signIn) use(id host.ID, by bound.Holder) error {
+	x, ok := s.add(id)
+	if !ok {
+		return errors.New("this link or event was used before: make another one")
+	}
+	hold, err := s.pot.Displace(by, 1, func() { s.drop(x) })
+	if err != nil {
+		s.drop(x)
+		return errors.New("your network signs in too often: try again in some minutes")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.used.Has(id) {
-		return false
+	x.hold = hold
+	return nil
+}
+
+// add adds an event that signs in now, if it is not among those that were used. It also forgets
+// those that are too old to be tried again.
+func (s *signIn) add(id host.ID) (x *usedSignIn, ok bool) {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.order) > 0 && now.Sub(s.order[0].at) > rememberSignIn {
+		if x := s.order[0]; s.used[x.id] == x {
+			delete(s.used, x.id)
+			if x.hold != nil {
+				x.hold.Release()
+			}
+		}
+		s.order = s.order[1:]
 	}
-	s.used.Add(id, struct{}{}, 1)
-	return true
+	if s.used[id] != nil {
+		return nil, false
+	}
+	if len(s.order) > 2*maxSignIns {
+		s.order = slices.DeleteFunc(s.order, func(x *usedSignIn) bool { return s.used[x.id] != x })
+	}
+	x = &usedSignIn{id: id, at: now}
+	s.used[id], s.order = x, append(s.order, x)
+	return x, true
+}
+
+// drop forgets an event that was used.
+func (s *signIn) drop(x *usedSignIn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used[x.id] == x {
+		delete(s.used, x.id)
+	}
 }
 
 // cookie returns the value of the cookie of a key until a time.

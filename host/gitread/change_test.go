@@ -1,6 +1,8 @@
 package gitread
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -288,5 +290,71 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRuns has changes that come back within one run of commits: both ends of it are the same, and the
+// last change is between them.
+func TestRuns(t *testing.T) {
+	s := newSite(t)
+	dir := t.TempDir()
+	var b strings.Builder
+	r := rand.New(rand.NewPCG(7, 7))
+	const files = 60
+	contents := make([]string, files)
+	commits := 0
+	commit := func(changed ...int) {
+		at := 1_700_000_000 + 60*commits
+		commits++
+		fmt.Fprintf(&b, "commit refs/heads/main\nauthor A <a@example.com> %d +0000\ncommitter A <a@example.com> %d +0000\ndata 2\n%d\n", at, at, commits%10)
+		for _, i := range changed {
+			fmt.Fprintf(&b, "M 100644 inline dir/f%d\ndata %d\n%s\n", i, len(contents[i]), contents[i])
+		}
+		b.WriteString("\n")
+	}
+	all := make([]int, files)
+	for i := range files {
+		all[i], contents[i] = i, "0"
+	}
+	commit(all...)
+	for range 300 {
+		i := r.IntN(files)
+		old := contents[i]
+		contents[i] = fmt.Sprint(r.IntN(1000))
+		commit(i)
+		if r.IntN(3) == 0 { // it comes back
+			for range r.IntN(3) {
+				j := r.IntN(files)
+				contents[j] = fmt.Sprint(r.IntN(1000))
+				commit(j)
+			}
+			contents[i] = old
+			commit(i)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "stream")
+	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Git(t, dir, "init", "-q", "-b", "main")
+	testkit.Git(t, dir, "-c", "alias.feed=!f() { git fast-import --quiet --force < \"$1\"; }; f", "feed", file)
+	repo := s.repo(alice, "x")
+	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
+	s.share(repo)
+	if err := repo.WriteCommitGraph(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	o := s.open(repo)
+	head := testkit.Git(t, dir, "rev-parse", "main")
+	w, err := o.newWalker(changeKey{head, "dir"}, []string{"dir"})
+	check(t, err)
+	if _, err := w.walk(allWork); err != nil {
+		t.Fatal(err)
+	}
+	if w.trees > commits/2 {
+		t.Errorf("%d commits have %d comparisons of trees", commits, w.trees)
+	}
+	if n := compareChanges(t, o, dir, "main"); n != 2 {
+		t.Errorf("%d trees were compared", n)
 	}
 }

@@ -50,9 +50,10 @@ func (r *Repository) runIn(t *gitrepo.Task, c gitrepo.Command, consume func(out 
 
 // Stream is an output of git that a client gets as it comes. Its user ends it.
 type Stream struct {
-	repo    *Repository
-	task    *gitrepo.Task
-	command gitrepo.Command
+	repo         *Repository
+	task         *gitrepo.Task
+	command      gitrepo.Command
+	from, length int64 // the part that the client gets
 }
 
 // maxStream bounds what one stream sends.
@@ -67,13 +68,24 @@ func (r *Repository) BlobStream(id string) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stream{r, t, gitrepo.Command{Args: []string{"cat-file", "blob", id}, CPU: time.Minute, Output: maxStream}}, nil
+	return r.stream(t, gitrepo.Command{Args: []string{"cat-file", "blob", id}, CPU: time.Minute, Output: maxStream}), nil
 }
+
+// stream returns the output of a command in the slot of a task.
+func (r *Repository) stream(t *gitrepo.Task, c gitrepo.Command) *Stream {
+	return &Stream{repo: r, task: t, command: c, length: c.Output}
+}
+
+// Cut reduces the output to a part of it. Git still makes what is before that.
+func (s *Stream) Cut(from, length int64) { s.from, s.length = from, length }
 
 // WriteTo writes the output. While the client does not read, others may have the slot.
 func (s *Stream) WriteTo(w io.Writer) (n int64, err error) {
 	err = s.repo.runIn(s.task, s.command, func(out io.Reader) error {
-		n, err = io.Copy(awaiting{s.task, w}, out)
+		if _, err = io.CopyN(io.Discard, out, s.from); err != nil {
+			return err
+		}
+		n, err = io.Copy(awaiting{s.task, w}, io.LimitReader(out, s.length))
 		return err
 	})
 	return n, err

@@ -419,5 +419,5 @@ func (r *Repository) PatchStream(c *Commit, mail bool) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stream{r, t, gitrepo.Command{Args: append(args, c.ID), CPU: 2 * pageCPU, Output: 64 << 20}}, nil
+	return r.stream(t, gitrepo.Command{Args: append(args, c.ID), CPU: 2 * pageCPU, Output: 64 << 20}), nil
 }

@@ -301,6 +301,9 @@ func (w *writer) answer(a answer) {
 		w.metrics.answered(a)
 		w.logFailure(a)
 		a.verdict.End = a.end
+		if w.cfg.Refused != nil && a.entry.allowed && a.err == nil && a.verdict.Code == host.Rejected {
+			w.cfg.Refused(a.entry.item.Event.ID, a.verdict.Reason)
+		}
 		a.entry.item.Done(a.verdict, a.err)
 	})
 }

@@ -12,15 +12,16 @@ type decision struct {
 	verdict *host.Verdict     // set if the item ends without being written
 	hold    *host.HoldOptions // set if the item goes into purgatory
 
-	vanish *host.VanishRequest // set if the item is a request to vanish that counts here
-	note   string              // for the sender of what is stored or held
-	event  *host.Event         // with its audience; nil if it is for everybody
-	asked  uint64              // version of the audiences
-	quota  authorQuota         // that the writer checks again
-	end    bool                // the connection of the client is to end
-	err    error               // the host failed
-	reads  host.Reads          // what the decision rests on
-	waited string              // the module that it waited for longest
+	vanish  *host.VanishRequest // set if the item is a request to vanish that counts here
+	note    string              // for the sender of what is stored or held
+	event   *host.Event         // with its audience; nil if it is for everybody
+	asked   uint64              // version of the audiences
+	allowed bool                // the policy accepts it
+	quota   authorQuota         // that the writer checks again
+	end     bool                // the connection of the client is to end
+	err     error               // the host failed
+	reads   host.Reads          // what the decision rests on
+	waited  string              // the module that it waited for longest
 }
 
 // decide is the way of an event to its decision, from start to end:
@@ -83,6 +84,7 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 		return
 	}
 	e.end = ruling.End
+	e.allowed = ruling.Action == host.Accept || ruling.Action == host.Hold
 	if e.verdict, e.err = p.withinLimits(ctx, e, &ruling, facts); e.verdict != nil || e.err != nil {
 		return
 	}

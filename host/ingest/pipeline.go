@@ -189,6 +189,10 @@ type Config struct {
 	// NamesRelay reports whether a URL names this relay, for requests to vanish; nil: none does.
 	NamesRelay func(url string) bool
 
+	// Refused follows events that the policy accepted and the pipeline refused, such as one that is over
+	// quota when it is written; nil: nobody does. It does not wait.
+	Refused func(event host.ID, reason string)
+
 	// EachHeld calls yield for every event in purgatory; nil if there is none when the
 	// pipeline starts.
 	EachHeld func(ctx context.Context, yield func(host.HeldEvent) error) error

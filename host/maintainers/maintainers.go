@@ -49,14 +49,27 @@ func Read(ctx context.Context, ask Query, f host.Filter, yield func(e *host.Even
 	return nil
 }
 
-// ReadAll calls yield with each event that matches, held or stored. It reads held events first,
-// so an event that is released during the call comes twice. It never misses one.
+// ReadAll calls yield once with each event that matches, stored or held. It asks for held events
+// first: an event that is released meanwhile is stored, and it misses none.
 func ReadAll(ctx context.Context, facts Facts, f host.Filter, yield func(e *host.Event, held bool)) error {
-	err := Read(ctx, facts.HeldBy, f, func(e *host.Event) { yield(e, true) })
+	var held []*host.Event
+	err := Read(ctx, facts.HeldBy, f, func(e *host.Event) { held = append(held, e) })
 	if err != nil {
 		return err
 	}
-	return Read(ctx, facts.Query, f, func(e *host.Event) { yield(e, false) })
+	stored := make(map[host.ID]bool)
+	err = Read(ctx, facts.Query, f, func(e *host.Event) {
+		if len(held) > 0 {
+			stored[e.ID] = true
+		}
+		yield(e, false)
+	})
+	for _, e := range held {
+		if err == nil && !stored[e.ID] {
+			yield(e, true)
+		}
+	}
+	return err
 }
 
 // Bounds of what is read: anybody may announce any identifier, and list anybody.

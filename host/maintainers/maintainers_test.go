@@ -230,3 +230,28 @@ func TestLongChain(t *testing.T) {
 		}
 	}
 }
+
+// release serves what a relay holds as soon as it has answered with it.
+type release struct{ relay }
+
+func (r *release) HeldBy(ctx context.Context, f host.Filter) ([][]byte, error) {
+	texts, err := r.relay.HeldBy(ctx, f)
+	r.stored, r.held = append(r.stored, r.held...), nil
+	return texts, err
+}
+
+// TestReadAllDuringRelease: an event that is released between the two questions comes once.
+func TestReadAllDuringRelease(t *testing.T) {
+	r := &release{relay{stored: []*host.Event{announces(1, 1)}, held: []*host.Event{announces(2, 2)}}}
+	f := host.Filter{Kinds: []host.Kind{grasp.KindAnnouncement}, Limit: 10}
+	came := make(map[grasp.PubKey]int)
+	err := ReadAll(t.Context(), r, f, func(e *host.Event, held bool) {
+		came[e.PubKey]++
+		if held {
+			t.Errorf("%x is stored, and came as held", e.PubKey[:2])
+		}
+	})
+	if err != nil || came[key(1)] != 1 || came[key(2)] != 1 {
+		t.Errorf("events came %v, %v; want each once", came, err)
+	}
+}

@@ -10,17 +10,11 @@ import (
 	"os"
 	"sync"
 	"syscall"
-
-	"talon/host"
-	"talon/host/wire"
 )
 
 // FileName is the name of the copy of the log in a data folder. A restored database does not
 // know takedowns that are newer than its backup: the copy brings them back.
 const FileName = "moderation.jsonl"
-
-// VanishedFileName is the name of the copy of the requests to vanish in a data folder.
-const VanishedFileName = "vanished.jsonl"
 
 // File is a copy of the log outside the database: a line for each row, in no particular order.
 type File struct{ lines }
@@ -73,49 +67,8 @@ func (f *File) Append(list []Row) (err error) {
 	for i := range list {
 		keys[i], texts[i] = list[i].UID, list[i].Line()
 	}
-	if err := f.append(keys, texts); err != nil {
+	if _, err := f.append(keys, texts); err != nil {
 		return fmt.Errorf("append to the copy of the moderation log: %w", err)
-	}
-	return nil
-}
-
-// VanishedFile is a copy of the requests to vanish outside the database: a line for each, as it was
-// signed. A restored database does not know requests that are newer than its backup.
-type VanishedFile struct{ lines }
-
-// OpenVanishedFile reads the copy at a path, and returns its requests. Lines that are no events, or
-// that verify refuses, are counted and left alone.
-func OpenVanishedFile(path string, verify func(*host.Event) error) (f *VanishedFile, list []host.VanishRequest, damaged int, err error) {
-	f = &VanishedFile{lines{path: path, keys: make(map[string]struct{})}}
-	err = f.read(func(r io.Reader) error {
-		return eachLine(r, func(line []byte) {
-			e, err := wire.ParseEvent(bytes.Clone(line))
-			if err != nil || e.Kind != host.KindVanish || verify(e) != nil {
-				damaged++
-				return
-			}
-			f.keys[e.ID.String()] = struct{}{}
-			list = append(list, host.VanishRequest{ID: e.ID, PubKey: e.PubKey, Until: e.CreatedAt, JSON: e.JSON})
-		})
-	})
-	if err != nil {
-		return nil, nil, 0, fmt.Errorf("read the copy of the requests to vanish %s: %w", path, err)
-	}
-	return f, list, damaged, nil
-}
-
-// Append adds the requests that the file does not have, without those of which nothing was here. They
-// are durable when it returns nil.
-func (f *VanishedFile) Append(list []host.VanishRequest) error {
-	var keys []string
-	var texts [][]byte
-	for i := range list {
-		if v := &list[i]; v.JSON != nil {
-			keys, texts = append(keys, v.ID.String()), append(texts, append(bytes.Clone(v.JSON), '\n'))
-		}
-	}
-	if err := f.append(keys, texts); err != nil {
-		return fmt.Errorf("append to the copy of the requests to vanish: %w", err)
 	}
 	return nil
 }
@@ -140,8 +93,8 @@ func (f *lines) read(parse func(io.Reader) error) error {
 	return parse(file)
 }
 
-// append adds the lines whose keys are new.
-func (f *lines) append(keys []string, texts [][]byte) error {
+// append adds the lines whose keys are new, and returns their bytes.
+func (f *lines) append(keys []string, texts [][]byte) (written int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var text []byte
@@ -152,15 +105,15 @@ func (f *lines) append(keys []string, texts [][]byte) error {
 		}
 	}
 	if len(added) == 0 {
-		return nil
+		return 0, nil
 	}
 	if err := f.write(text); err != nil {
-		return err
+		return 0, err
 	}
 	for _, key := range added {
 		f.keys[key] = struct{}{}
 	}
-	return nil
+	return len(text), nil
 }
 
 // write appends text after a whole line. REQUIRES: f.mu.

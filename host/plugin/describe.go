@@ -160,3 +160,6 @@ func onAccept(p *sidecar.Program) string {
 
 // Why returns the last decision about an event, if it is remembered.
 func (r *Registry) Why(event host.ID) (Why, bool) { return r.journal.find(event, r.o.Now()) }
+
+// Refused notes that the server refused an event that the plugins accepted, for [Registry.Why].
+func (r *Registry) Refused(event host.ID, reason string) { r.journal.refused(event, reason) }

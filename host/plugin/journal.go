@@ -44,12 +44,13 @@ type decision struct {
 	source   string
 	ruling   host.Ruling
 	number   int64     // of the generation that decided; 0: none did
+	refused  string    // why the server refused what the plugins accepted; "": it did not
 	asked    []string  // shared by all entries of an active set
 	opinions []Opinion // nil for most
 }
 
 func (d *decision) equal(other *decision) bool {
-	return d.source == other.source && d.ruling == other.ruling && d.number == other.number &&
+	return d.source == other.source && d.refused == other.refused && d.ruling == other.ruling && d.number == other.number &&
 		len(d.opinions)+len(other.opinions) == 0 && sameNames(d.asked, other.asked)
 }
 
@@ -71,9 +72,7 @@ func (j *journal) add(t *trace) {
 	d := decision{source: t.source, ruling: t.ruling}
 	names, asked := t.names()
 	d.asked = names[:asked]
-	if len(d.ruling.Reason) > keepReason {
-		d.ruling.Reason = strings.ToValidUTF8(strings.Clone(d.ruling.Reason[:keepReason]), "")
-	}
+	d.ruling.Reason = keptReason(d.ruling.Reason)
 	if t.by != nil {
 		d.number = t.by.number
 	}
@@ -101,6 +100,28 @@ func (j *journal) add(t *trace) {
 	}
 	j.newest++
 	*bucket = j.newest
+}
+
+// refused notes that the server refused an event about which a decision is noted.
+func (j *journal) refused(event host.ID, reason string) {
+	if j.maxEntries == 0 {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e := j.lookup(*j.bucket(&event), &event); e != nil {
+		d := *e.decision // which others share
+		d.refused = keptReason(reason)
+		e.decision = &d
+	}
+}
+
+// keptReason returns as much of a reason as the journal holds.
+func keptReason(reason string) string {
+	if len(reason) <= keepReason {
+		return reason
+	}
+	return strings.ToValidUTF8(strings.Clone(reason[:keepReason]), "")
 }
 
 // addAudience notes who may receive an event about which a decision is noted.
@@ -171,6 +192,7 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 			Plugin: e.ruling.Module, Generation: e.number, Action: e.ruling.Action.String(),
 			Rule: e.ruling.Rule, Reason: e.ruling.Reason, Fuel: e.fuel,
 		},
+		Refused:  e.decision.refused,
 		Asked:    e.asked,
 		Shadow:   e.opinions,
 		Audience: e.audience,

@@ -133,8 +133,12 @@ type Why struct {
 	Ruling Opinion   `json:"ruling"`
 
 	// Limits bound what the author may take here; nil: nothing. The server checks them when it stores
-	// the event: an event that is accepted here may still be over quota.
+	// the event.
 	Limits *AllowedBytes `json:"limits,omitempty"`
+
+	// Refused is the reason with which the server refused the event that the plugins accepted; "": it
+	// did not refuse it.
+	Refused string `json:"refused,omitempty"`
 
 	// Asked are the plugins that were asked, in order, the one that decided last.
 	Asked []string `json:"asked"`

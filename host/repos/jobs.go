@@ -90,6 +90,7 @@ func (r repacking) LogValue() slog.Value { return location(r).LogValue() }
 type jobs struct {
 	mu      sync.Mutex // guards what follows
 	pending map[any]*job
+	failed  map[any]*failedRound
 	closed  bool
 
 	start   func(key any, j *job) // runs a job that is new; it must not block
@@ -115,6 +116,11 @@ func (js *jobs) enqueue(key any, t task) <-chan struct{} {
 		done := make(chan struct{})
 		close(done)
 		return done
+	}
+	if r := js.failed[key]; r != nil && r.waiting {
+		r.waiting = false
+		r.timer.Stop()
+		t.merge(r.task)
 	}
 	j := js.pending[key]
 	if j == nil {
@@ -154,6 +160,54 @@ func (js *jobs) dequeue(key any, j *job) (t task, done chan struct{}, ok bool) {
 	}
 	j.next.overtake = j.overtake
 	return j.next, j.done, true
+}
+
+// failedRound is the task of a round that failed. The key's next round does it too.
+type failedRound struct {
+	task    task
+	waiting bool        // no round has taken the task yet
+	timer   *time.Timer // asks for a round
+	times   int         // that rounds of the key failed in a row
+}
+
+// Pauses before a failed round is made again: each is twice as long as the one before. An event
+// that waits for it loses the time, so the first is short. A repository that cannot be brought in
+// line costs one round an hour.
+const (
+	minRetryPause = time.Second
+	maxRetryPause = time.Hour
+)
+
+// retry has a failed task done again: with the next round if one is asked for, else after a pause.
+func (js *jobs) retry(key any, t task) {
+	t.urgent, t.overtake = false, nil // the push that waited has its answer
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	if j := js.pending[key]; j.due {
+		j.next.merge(t)
+		return
+	}
+	r := js.failed[key]
+	if r == nil {
+		r = new(failedRound)
+		if js.failed == nil {
+			js.failed = make(map[any]*failedRound)
+		}
+		js.failed[key] = r
+	}
+	r.task, r.waiting = t, true
+	pause := min(minRetryPause<<min(r.times, 20), maxRetryPause)
+	r.times++
+	r.timer = time.AfterFunc(pause, func() { js.enqueue(key, task{}) })
+}
+
+// succeeded forgets the failures of a key: its round did what they left.
+func (js *jobs) succeeded(key any) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	if r := js.failed[key]; r != nil && !r.waiting {
+		delete(js.failed, key)
+	}
 }
 
 // waitIdle waits until the rounds that were asked for before have ended, or ctx ends.
@@ -197,11 +251,16 @@ func (f *Reconciler) runJob(key any, j *job) {
 			return
 		}
 		began := time.Now()
-		// A panic fails this round. The next one begins with what is on the disk and in the store.
+		// A panic fails this round. Each round begins with what is on the disk and in the store, so
+		// one that failed can be made again.
 		err := f.panics.Run(func() error { return f.round(key, t) })
 		f.metrics.ran(began, err)
-		if err != nil && f.ctx.Err() == nil {
+		switch {
+		case err == nil:
+			f.jobs.succeeded(key)
+		case f.ctx.Err() == nil:
 			f.log.Error("bring a repository in line", "repository", key, "err", err)
+			f.jobs.retry(key, t)
 		}
 		close(done)
 	}

@@ -3,6 +3,7 @@ package repos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"talon/host"
@@ -104,11 +105,9 @@ func (w *run) pullRequests(ctx context.Context) error {
 		for id := range tips {
 			ids[id] = struct{}{}
 		}
+		maps.Copy(ids, w.task.ids)
 		for _, p := range list {
-			delete(ids, p.ID)
-		}
-		for id := range w.task.ids {
-			ids[id] = struct{}{}
+			delete(ids, p.ID) // git refuses a second update of a ref
 		}
 	}
 	if !w.task.all && (w.task.newObjects || w.refsChanged) {

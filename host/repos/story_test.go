@@ -318,6 +318,29 @@ func TestPullRequest(t *testing.T) {
 	}
 }
 
+// TestPullRequestNamedTwice: a round for the whole repository also names one of its pull requests.
+// Git refuses a transaction with two updates of a ref.
+func TestPullRequestNamedTwice(t *testing.T) {
+	w, work, one := newWork(t)
+	at := demo(alice)
+	w.sent(w.announce(alice, "demo"), host.Held)
+	w.sent(w.state(alice, "demo", "refs/heads/main", one), host.Held)
+	work.git("push", w.url(alice, "demo"), "main")
+	pr := w.sent(w.pullRequest(eve, one, at.Repo), host.Held)
+	w.waitIdle()
+	w.wantServed(pr, true)
+	name := "refs/nostr/" + pr.ID.String()
+	repo, err := w.disk.repo(at)
+	w.must(err)
+	unlock, err := repo.Lock(t.Context())
+	w.must(err)
+	err = repo.UpdateRefs(t.Context(), []host.RefUpdate{{Ref: name, Old: one, New: zeros(one)}})
+	unlock()
+	w.must(err)
+	w.must(w.reconciler.round(at, task{all: true, ids: setOf(pr.ID)}))
+	w.wantRefs(at, "HEAD=refs/heads/main", "refs/heads/main="+one, name+"="+one)
+}
+
 // TestRefsWithoutEvent: a ref whose event never comes goes after 20 minutes, also if the service
 // restarts in that time. A ref goes immediately if its event comes and names another commit.
 func TestRefsWithoutEvent(t *testing.T) {

@@ -180,7 +180,7 @@ func (h *Handler) sendFile(w http.ResponseWriter, r *http.Request, at below, que
 	}
 	defer reading.end()
 	file.WriteHead(w)
-	if r.Method == http.MethodHead || file.Status != http.StatusOK {
+	if r.Method == http.MethodHead || !file.HasBody() {
 		return nil
 	}
 	if err := file.WriteBody(patientWriter{w, http.NewResponseController(w)}); err != nil {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -224,6 +225,68 @@ func TestRaw(t *testing.T) {
 	}
 	if got := w.raw(base + "large.txt"); got.Body.String() != large || got.Header().Get("Content-Length") != itoa(len(large)) {
 		t.Errorf("a large file has %d bytes of %d", got.Body.Len(), len(large))
+	}
+	if n := testScheduler.Load(gitrepo.ClassPage).Working; n != 0 {
+		t.Errorf("%d slots are not given back", n)
+	}
+}
+
+// TestRanges asks for parts of raw files: of one that is sent from memory, and of one that git sends.
+func TestRanges(t *testing.T) {
+	w := newWorld(t)
+	files := map[string]string{"small.txt": "0123456789", "large.txt": strings.Repeat("0123456789", 200_000), "empty": ""}
+	w.serveCodeOf("nest", workTree(t, files))
+	base := "/" + npub("owl") + "/nest/raw/main/"
+	etag := w.raw(base + "small.txt").Header().Get("ETag")
+	for _, tt := range []struct {
+		name, asked, version string
+		status               int
+		from, to             int // of what is sent
+	}{
+		{"small.txt", "bytes=2-4", "", 206, 2, 5},
+		{"small.txt", "bytes=2-4", etag, 206, 2, 5},
+		{"small.txt", "bytes=2-4", `"another"`, 200, 0, 10},
+		{"small.txt", "Bytes=7-", "", 206, 7, 10},
+		{"small.txt", "bytes=-3", "", 206, 7, 10},
+		{"small.txt", "bytes=-30", "", 206, 0, 10},
+		{"small.txt", "bytes=0-99999999999999999", "", 206, 0, 10},
+		{"small.txt", "bytes=10-", "", 416, 0, 0},
+		{"small.txt", "bytes=-0", "", 416, 0, 0},
+		{"small.txt", "bytes=4-2", "", 200, 0, 10},
+		{"small.txt", "bytes=1-2,4-5", "", 200, 0, 10},
+		{"small.txt", "bytes=0x1-2", "", 200, 0, 10},
+		{"small.txt", "bytes=-99999999999999999999", "", 200, 0, 10},
+		{"small.txt", "lines=1-2", "", 200, 0, 10},
+		{"small.txt", "bytes", "", 200, 0, 10},
+		{"empty", "bytes=0-", "", 416, 0, 0},
+		{"empty", "bytes=-1", "", 416, 0, 0},
+		{"large.txt", "bytes=1500003-1500006", "", 206, 1_500_003, 1_500_007},
+		{"large.txt", "bytes=-5", "", 206, 1_999_995, 2_000_000},
+		{"large.txt", "bytes=0-", "", 206, 0, 2_000_000},
+		{"large.txt", "bytes=2000000-", "", 416, 0, 0},
+	} {
+		got := w.raw(base+tt.name, func(r *http.Request) {
+			r.Header.Set("Range", tt.asked)
+			if tt.version != "" {
+				r.Header.Set("If-Range", tt.version)
+			}
+		})
+		size, h := len(files[tt.name]), got.Header()
+		want := map[int]string{206: fmt.Sprintf("bytes %d-%d/%d", tt.from, tt.to-1, size), 416: fmt.Sprintf("bytes */%d", size)}[tt.status]
+		if got.Code != tt.status || got.Body.String() != files[tt.name][tt.from:tt.to] || h.Get("Content-Range") != want || h.Get("Accept-Ranges") != "bytes" {
+			t.Errorf("%s, %s, %s: status %d, %d bytes, %v", tt.name, tt.asked, tt.version, got.Code, got.Body.Len(), h)
+		}
+		if length := h.Get("Content-Length"); tt.status != 416 && length != itoa(tt.to-tt.from) {
+			t.Errorf("%s, %s: the length is %s", tt.name, tt.asked, length)
+		}
+	}
+	head := w.raw(base+"small.txt", func(r *http.Request) { r.Method = http.MethodHead; r.Header.Set("Range", "bytes=2-4") })
+	if h := head.Header(); head.Code != 200 || h.Get("Content-Length") != "10" || h.Get("Accept-Ranges") != "bytes" {
+		t.Errorf("HEAD: %d %v", head.Code, h)
+	}
+	known := w.raw(base+"small.txt", func(r *http.Request) { r.Header.Set("If-None-Match", etag); r.Header.Set("Range", "bytes=2-4") })
+	if known.Code != 304 {
+		t.Errorf("a client that has the file gets status %d", known.Code)
 	}
 	if n := testScheduler.Load(gitrepo.ClassPage).Working; n != 0 {
 		t.Errorf("%d slots are not given back", n)

@@ -31,6 +31,9 @@ type Attack struct {
 	// Max has the most that each figure of the attack may reach.
 	Max map[string]int64
 
+	// Twice are operations whose p99 may be twice as high as alone at most, whatever that is.
+	Twice []string
+
 	// Prepare makes what the attack sends.
 	Prepare func(ctx context.Context, t *Target, count int) (Run, error)
 }
@@ -49,5 +52,5 @@ type Figures map[string]int64
 
 // All returns the attacks in the order in which they run.
 func All() []Attack {
-	return slices.Concat(crash(), slowFetches(), emptyPushes(), thinPacks(), heldKinds(), junk(), pots(), fanout(), pages(), reflection())
+	return slices.Concat(crash(), slowFetches(), emptyPushes(), thinPacks(), heldKinds(), junk(), pots(), fanout(), pages(), crawlers(), reflection())
 }

@@ -3,9 +3,10 @@ package attack
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -26,7 +27,7 @@ import (
 func TestThinPack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "r.git")
 	large := make([]byte, 1<<20)
-	_, _ = rand.Read(large)
+	_, _ = crand.Read(large)
 	commits, err := makeRepository(t.Context(), dir, 1, large)
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +100,8 @@ func TestCriteria(t *testing.T) {
 		"a floor":        {under: samples(10*ms, opREQ, 49*ms, nil)},
 		"slow REQ":       {under: samples(10*ms, opREQ, 51*ms, nil), finding: "REQ: p99 51 ms, at most 50"},
 		"slow push":      {under: samples(10*ms, opPush, 31*ms, nil), finding: "push: p99 31 ms, at most 30"},
+		"twice":          {under: samples(10*ms, opPublish, 20*ms, nil)},
+		"more than that": {under: samples(10*ms, opPublish, 21*ms, nil), finding: "publish: p99 21 ms, at most 20"},
 		"a refusal":      {under: samples(10*ms, opPage, ms, errors.New("503")), finding: "1 operations of honest people were refused"},
 		"nothing":        {under: newSamples(), finding: "connect: nobody got so far"},
 		"disk":           {under: alone, after: Usage{Disk: diskGrowth + 1}, finding: "the data folder grew"},
@@ -108,7 +111,7 @@ func TestCriteria(t *testing.T) {
 		"a crash":        {under: alone, crash: "panic: x", finding: "the server ended: panic: x"},
 	} {
 		r := &Result{Operations: map[string]Operation{}, After: c.after, Crash: c.crash, Outcome: Outcome{Figures: Figures{"dials": c.count}}}
-		r.attack, r.alone, r.under = &Attack{Max: map[string]int64{"dials": 60}}, alone, c.under
+		r.attack, r.alone, r.under = &Attack{Max: map[string]int64{"dials": 60}, Twice: []string{opPublish}}, alone, c.under
 		if v := Judge([]*Result{r}); v.OK != r.OK() || len(v.Fail) > 0 == v.OK || len(v.Busy) > 0 {
 			t.Errorf("%s: the verdict is %+v", name, v)
 		}
@@ -193,6 +196,30 @@ func TestPost(t *testing.T) {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	if r.ContentLength != 1000 || r.Header.Get("X-Forwarded-For") != "198.18.44.8" || host != "127.0.0.3" || r.URL.Path != "/npub/x.git/git-upload-pack" {
 		t.Errorf("the request is %v of %d bytes from %s, %v", r.URL, r.ContentLength, r.RemoteAddr, r.Header)
+	}
+}
+
+// TestHistory makes a history with merges, and leads crawlers to pages of all kinds.
+func TestHistory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r.git")
+	const commits = 45
+	if err := makeHistory(t.Context(), dir, commits); err != nil {
+		t.Fatal(err)
+	}
+	h, err := readHistory(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if merges := testkit.Git(t, dir, "rev-list", "--count", "--merges", "HEAD"); len(h.commits) != commits || len(h.files) != crawledFiles || merges != "2" {
+		t.Errorf("the history has %d commits, %s of them merges, and %d files", len(h.commits), merges, len(h.files))
+	}
+	seen := map[string]bool{}
+	for random := rand.New(rand.NewPCG(1, 1)); len(seen) < 3; {
+		kind, path := h.url(random)
+		if !strings.HasPrefix(path, "/"+kind+"/") {
+			t.Fatalf("the URL of the kind %s is %s", kind, path)
+		}
+		seen[kind] = true
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	"talon/host/store/storetest"
 )
 
-// TestMillion hides, shows and purges 1,000,000 events by a filter, counts them first, and reports the
-// memory, the progress, and how long others wait for a commit meanwhile. TALON_TEST_SCALE may be
-// another number of events.
+// TestMillion counts 1,000,000 events by a filter, and hides, shows and purges them. It reports the memory
+// and the progress. It also reports how long others wait for a commit and for an answer at that time.
+// TALON_TEST_SCALE may be another number of events.
 func TestMillion(t *testing.T) {
 	scale := os.Getenv("TALON_TEST_SCALE")
 	if scale == "" {
@@ -58,6 +58,24 @@ func TestMillion(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
+	var reads []time.Duration
+	read := make(chan struct{})
+	go func() { // and somebody who reads
+		defer close(read)
+		others := host.Filter{Kinds: []host.Kind{30_023}, Tags: []host.TagFilter{{Name: 'd', Values: []string{"x"}}}, Limit: 10}
+		for ctx.Err() == nil {
+			began := time.Now()
+			found, err := r.db.Select(ctx, []host.Filter{others}, 10)
+			if err == nil {
+				err = r.db.Fetch(ctx, found.Rows, func(int64, []byte) error { return nil })
+			}
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+			reads = append(reads, time.Since(began))
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
 	heap := func() uint64 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -87,8 +105,11 @@ func TestMillion(t *testing.T) {
 	}
 	stop()
 	<-done
-	slices.Sort(waits)
-	t.Logf("%d commits of others: p50 %v, p99 %v, most %v", len(waits), waits[len(waits)/2], waits[len(waits)*99/100], waits[len(waits)-1])
+	<-read
+	for what, list := range map[string][]time.Duration{"commits": waits, "answers": reads} {
+		slices.Sort(list)
+		t.Logf("%d %s of others: p50 %v, p99 %v, most %v", len(list), what, list[len(list)/2], list[len(list)*99/100], list[len(list)-1])
+	}
 	grown := int64(peak) - int64(before)
 	if t.Logf("the heap grew by %d MiB at most", grown>>20); grown > 512<<20 {
 		t.Errorf("the heap grew by %d bytes", grown)

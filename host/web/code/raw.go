@@ -24,7 +24,10 @@ type File struct {
 	ETag        string
 	Location    string // of a redirect
 	Body        []byte
-	Size        int64 // -1 if it is not known
+	Size        int64 // of what is sent; -1 if it is not known
+
+	Ranges       bool   // a client may ask for a part
+	ContentRange string // says which part this is
 
 	Stream *gitread.Stream // writes the answer, if it is not nil
 	Disk   *os.File        // has the answer, if it is not nil
@@ -73,18 +76,35 @@ func (p *Pages) raw(q *Request, segments []string) (*File, error) {
 	if Matches(q.HTTP, f.ETag) {
 		return &File{Status: http.StatusNotModified, ETag: f.ETag}, nil
 	}
-	if size <= maxBuffered {
-		if f.Body, err = q.git.Blob(entry.ID, maxBuffered); err != nil {
-			return nil, err
-		}
-		f.setType(name, f.Body)
+	f.Ranges = size <= maxSeek
+	part, isPart, err := spanOf(q.HTTP, size, f.ETag)
+	if err != nil {
+		f.Status, f.ContentRange = http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("bytes */%d", size)
 		return f, nil
 	}
-	if f.Stream, err = q.git.BlobStream(entry.ID); err != nil {
+	if size <= maxBuffered {
+		f.Body, err = q.git.Blob(entry.ID, maxBuffered)
+	} else {
+		f.Stream, err = q.git.BlobStream(entry.ID)
+	}
+	if err != nil {
 		return nil, err
 	}
-	f.setType(name, nil)
+	f.setType(name, f.Body)
+	if isPart {
+		f.cut(part)
+	}
 	return f, nil
+}
+
+// cut reduces a file to a part of it.
+func (f *File) cut(part span) {
+	f.Status, f.ContentRange, f.Size = http.StatusPartialContent, part.contentRange(f.Size), part.length
+	if f.Stream != nil {
+		f.Stream.Cut(part.from, part.length)
+		return
+	}
+	f.Body = f.Body[part.from : part.from+part.length]
 }
 
 // setType says what a browser may do with a file of a name. Content is nil if it is not known.
@@ -139,10 +159,21 @@ func (f *File) WriteHead(w http.ResponseWriter) {
 	if f.Disposition != "" {
 		to.Set("Content-Disposition", f.Disposition)
 	}
-	if f.Status == http.StatusOK && f.Size >= 0 {
+	if f.Ranges {
+		to.Set("Accept-Ranges", "bytes")
+	}
+	if f.ContentRange != "" {
+		to.Set("Content-Range", f.ContentRange)
+	}
+	if f.HasBody() && f.Size >= 0 {
 		to.Set("Content-Length", strconv.FormatInt(f.Size, 10))
 	}
 	w.WriteHeader(f.Status)
+}
+
+// HasBody reports whether a body follows the head.
+func (f *File) HasBody() bool {
+	return f.Status == http.StatusOK || f.Status == http.StatusPartialContent
 }
 
 // WriteBody writes the rest of an answer.
