@@ -121,7 +121,7 @@ func nakArgs(_ *testing.T, p *peer) []string {
 }
 
 func writeConfig(t *testing.T, text string) string {
-	path := filepath.Join(t.TempDir(), "config")
+	path := filepath.Join(t.TempDir(), "config.toml") // nostr-rs-relay looks at the ending
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
