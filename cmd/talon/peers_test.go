@@ -22,8 +22,8 @@ import (
 	"talon/sdk/nip19"
 )
 
-// TestDevnetPeers runs Talon beside relays that are not ours, each in a process of its own: khatru
-// with its stores, and the programs that TALON_PEERS names (see scripts/peers). Each event is on
+// TestDevnetPeers runs Talon with relays that are not ours, each in a process of its own. These are
+// khatru with its stores, and the programs that TALON_PEERS names (see scripts/peers). Each event is on
 // exactly one relay of its repository. Some have old dates, some delete others. Relays are cut off,
 // fall silent and crash, and Talon crashes and restarts. Afterwards nobody is barred, nothing is
 // missing after one check, what was deleted is not served, live events came within 5 seconds (p99),
@@ -247,7 +247,7 @@ func (w *peersWorld) comment(r *peersRepo, peer int, ago int64) *host.Event {
 		peer = r.peers[w.random.IntN(len(r.peers))]
 	}
 	if w.peers[peer].selects {
-		// It takes no comment on an issue that it does not have yet.
+		// It refuses a comment on an issue that has not reached it.
 		for _, e := range r.roots {
 			if r.at[e.ID] == peer {
 				root = e

@@ -7,8 +7,8 @@ import (
 )
 
 // delayed has the live requests that were sent later than they were ordered, because the relay had no
-// room for them. Fetches that were ordered with them may have ended before. What came between is
-// fetched when there is nothing else to fetch, one request after the other.
+// room for them. Fetches that were ordered with them may have ended before. The session
+// fetches the events of that time when it has nothing else to fetch, one request after the other.
 type delayed struct {
 	queue    []*request
 	running  *delayedFetch
@@ -22,7 +22,7 @@ func (r *request) waitsForRoom() {
 	}
 }
 
-// queueDelayed notes that a live request is open. What it may have missed is asked for later.
+// queueDelayed notes that a live request is open. The session asks later for the events that it may have missed.
 func (s *Session) queueDelayed(r *request) {
 	if r.delayed == 0 || r.closed {
 		return

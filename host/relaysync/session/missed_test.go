@@ -133,7 +133,7 @@ func (g *rig) wantDelayed(id string, since int64) {
 }
 
 // A live request that waited for room, by a known limit or after a refusal, is reported as open at
-// once. What came meanwhile is fetched when nothing else is.
+// once. The session fetches the events of that time when it fetches nothing else.
 func TestDelayed(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T){
 		"it waits for room": func(t *testing.T) {
