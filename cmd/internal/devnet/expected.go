@@ -55,7 +55,7 @@ func (n *Net) Repositories() (list []Repository) {
 	return list
 }
 
-// expects reports whether Talon is to have an event. REQUIRES: mu.
+// expects reports whether Talon should have an event. REQUIRES: mu.
 func (n *Net) expects(p *post) bool {
 	return n.world.Wants(0, p.of) && (p.of.Ended == 0 || p.of.Ended > n.now())
 }

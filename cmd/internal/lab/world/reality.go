@@ -51,7 +51,7 @@ func DrawReal(s *scenario.Scenario, seed uint64, real Reality) (*World, error) {
 }
 
 // Say publishes one more event at a time that nothing drawn comes after: a root, or a comment. It
-// changes the world, which nobody else may use meanwhile.
+// changes the world, so nobody else may use it then.
 func (w *World) Say(at int64) (*Event, error) {
 	p := w.publisher
 	repo := p.repo(p.said, at)
