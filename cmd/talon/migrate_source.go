@@ -2,16 +2,19 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"talon/host"
 	"talon/host/relayclient"
@@ -249,10 +252,30 @@ func (m *migration) findServed(ctx context.Context, s *relaySource) error {
 		if _, ok := m.repos[path]; ok {
 			return // a folder has it
 		}
-		if _, err := m.git(ctx, ".", "ls-remote", "--", web+path); err == nil {
+		if servesGit(ctx, web+path) {
 			m.repos[path] = gitOrigin{url: web + path}
 		}
 	})
+}
+
+// servesGit reports whether a server has a git repository at a URL. Some relays answer every path with
+// a page, which git takes for an empty repository.
+func servesGit(ctx context.Context, url string) bool {
+	ctx, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/info/refs?service=git-upload-pack", nil)
+	if err != nil {
+		return false
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	// A repository that is taken down has a line with the reason.
+	start, _ := io.ReadAll(io.LimitReader(answer.Body, 16))
+	return answer.StatusCode == http.StatusOK && answer.Header.Get("Content-Type") == "application/x-git-upload-pack-advertisement" &&
+		!bytes.Contains(start, []byte("ERR "))
 }
 
 // findFolders adds the repositories of a folder, and what waits in its purgatory.

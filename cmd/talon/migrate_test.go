@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,6 +90,11 @@ func TestMigrate(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	m.moved(to)
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>a relay") }))
+	defer page.Close()
+	if !servesGit(t.Context(), m.web) || servesGit(t.Context(), page.URL+"/x.git") || servesGit(t.Context(), m.web+"x") {
+		t.Error("a page is a repository, or the repository is none")
+	}
 	// People went on in the meantime.
 	two := m.work.commit("two")
 	state := m.held(m.state(m.owner, "moved", "HEAD", "ref: refs/heads/main", "refs/heads/main", two))

@@ -102,6 +102,13 @@ func (p *Postgres) Stop() {
 	}
 }
 
+// Program returns the path of a program of PostgreSQL, such as pg_dump. REQUIRES: the server has started.
+func (p *Postgres) Program(name string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return filepath.Join(p.bin, name)
+}
+
 // PID returns the process that started those of the server.
 func (p *Postgres) PID() int {
 	p.mu.Lock()
