@@ -386,7 +386,7 @@ func TestLinksOfMessages(t *testing.T) {
 	}
 	other := event("jay", grasp.KindIssue, now+1, "Like nostr:"+code(pull)+".", a("owl", "nest"))
 	w.publish(other)
-	if conversation := w.get(base + "/issues/" + other.ID.String()).status(t, 200); !slices.Contains(conversation.hrefs(), base+"/pulls/"+pull.ID.String()) {
+	if conversation := w.get(base+"/issues/"+other.ID.String()).status(t, 200); !slices.Contains(conversation.hrefs(), base+"/pulls/"+pull.ID.String()) {
 		t.Errorf("the issue does not lead to the pull request: %v", conversation.hrefs())
 	}
 }
