@@ -61,7 +61,7 @@ gitfetch.Limits
 ingest.Quota
 	ByAuthor, ByNetwork: of events in purgatory, whose rules are in host/purgatory
 semantics.HeldLimits
-	Events, ByAuthor, Bytes, Dependents, ByParent, Placeholders: of events in purgatory, whose rules are in host/purgatory
+	Events, ByAuthor, Bytes, Dependents, ByParent, Placeholders, Verdicts, VerdictsByAuthor, VerdictBytes: of events in purgatory, whose rules are in host/purgatory
 guest.Limits
 	Fuel, Memory, Output, Time, Reads, Bytes, HostCalls, LogLines, LogLineBytes, LogRate: of one module, which the operator chose
 host.UsageLimits

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -33,6 +34,10 @@ type Item struct {
 	Event  *Event
 	Source *Source
 	Authed []PubKey // keys that the client has proven on this connection (NIP-42)
+
+	// Woken says that the event is held until another one comes, and that this may have happened. If
+	// it is refused now, it is not held any more.
+	Woken bool
 
 	// Done is called once, after the commit, from the pipeline's own goroutine:
 	// it must not block. A non-nil error means that the host failed and the
@@ -122,6 +127,11 @@ func (v Verdict) OK() bool {
 	return false
 }
 
+// ForNow reports whether the same event may be accepted a little later.
+func (v Verdict) ForNow() bool {
+	return v.Code == Busy || v.Code == Rejected && (strings.HasPrefix(v.Reason, "rate-limited:") || strings.HasPrefix(v.Reason, "error:"))
+}
+
 // Action is a policy's answer to an event.
 type Action uint8
 
@@ -149,6 +159,8 @@ type Ruling struct {
 	Retry time.Duration // as in Verdict
 
 	Parent string // as in HoldOptions
+	Wake   string // likewise; empty: the event waits for no other event
+	Wait   int64  // likewise
 
 	Audience *Audience // for Restrict
 
@@ -169,6 +181,11 @@ type HoldOptions struct {
 	// Parent is the id or the address of a held event on which this one depends: it is
 	// held no longer than that, and is released with it. Empty: it waits for git data.
 	Parent string
+
+	// Wake is the canonical JSON of a filter: the event waits until another one matches it, and is
+	// submitted again then. Nil: it waits for git data, or for Parent. Wait bounds that in seconds.
+	Wake []byte
+	Wait int64
 
 	// Network is the key of the neighbourhood or the relay that the event came from, for the
 	// shares of purgatory: see package purgatory. Empty: no share counts it.
@@ -206,6 +223,7 @@ type HeldChange struct {
 	Event  *Event
 	Status HeldStatus
 	Synced bool // another relay sent it; only with StatusHeld
+	Awaits bool // a module holds it until another event comes; only with StatusHeld
 }
 
 // HeldEvent is an event in purgatory.
@@ -220,6 +238,9 @@ type HeldEvent struct {
 	// Synced says that another relay sent it, not its author's client.
 	Synced bool
 
+	// Wake is the filter for which a module holds it, as in HoldOptions. Nil: none does.
+	Wake []byte
+
 	Audience *Audience // as in Event
 }
 
@@ -227,12 +248,13 @@ type HeldEvent struct {
 type Release struct {
 	IDs            []ID      // held events to store
 	ExtendDeadline []Address // held announcements whose time starts again, for a push to them was authorised
+	Refused        []ID      // held events that a module had wait for another, and that the policies refuse now
 }
 
 // Released is the outcome of one event of a [Release].
 type Released struct {
 	ID     ID
-	Status HeldStatus // StatusReleased, or why not
+	Status HeldStatus // StatusReleased, or why not: StatusHeld for one that does not wait for git data
 	Event  *Event     // nil unless it was held
 	Seq    int64      // as in Outcome; 0 unless StatusReleased
 }

@@ -78,6 +78,8 @@ type ran struct {
 	Action string `json:"action,omitempty"`
 	Rule   string `json:"rule,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	Wake   string `json:"wake,omitempty"` // the filter of the event for which the event is held
+	Wait   int64  `json:"wait,omitempty"` // for how many seconds; 0 is what the server chooses
 	Fuel   int64  `json:"fuel"`
 	Error  string `json:"error,omitempty"`
 }
@@ -89,6 +91,7 @@ func ranAs(q *author.Case, a *author.Answer) ran {
 		return line
 	}
 	line.Action, line.Rule, line.Reason = a.Action.String(), a.Rule, a.Reason
+	line.Wake, line.Wait = a.Wake, a.Wait
 	return line
 }
 

@@ -42,6 +42,9 @@ func writeWhy(w io.Writer, why *plugin.Why, now time.Time) error {
 	if why.Ruling.Reason != "" {
 		t.row("reason", why.Ruling.Reason)
 	}
+	if why.Ruling.Wake != "" {
+		t.row("waits for", "an event that matches "+why.Ruling.Wake)
+	}
 	if why.Limits != nil {
 		t.row("limits", limitsText(why.Limits))
 	}

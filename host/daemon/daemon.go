@@ -147,6 +147,7 @@ type parts struct {
 	reconciler *repos.Reconciler
 	hunter     *huntRole // nil if nothing is fetched
 	orphans    *orphanRole
+	wake       *wakeRole
 	git        *githttp.Handler
 	pages      *web.Handler
 	relay      *relay.Relay
@@ -175,6 +176,9 @@ func (d *Daemon) assemble(ctx context.Context, core *Core) (p *parts, err error)
 		return nil, err
 	}
 	if p.orphans, err = d.openOrphans(ctx, core); err != nil {
+		return nil, err
+	}
+	if p.wake, err = d.openWake(ctx, core); err != nil {
 		return nil, err
 	}
 	if p.pages, err = d.openPages(core, p.reconciler, p.hunter); err != nil {
@@ -229,7 +233,7 @@ func (p *parts) health() condition {
 }
 
 func (p *parts) collectors() []prometheus.Collector {
-	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors(), p.backups.history.Collectors())
+	list := slices.Concat(p.core.Collectors(), p.conns.Collectors(), p.ingest.Collectors(), p.relay.Collectors(), p.reconciler.Collectors(), p.git.Collectors(), p.ticks.Collectors(), p.backups.history.Collectors(), p.wake.Collectors())
 	for _, g := range p.guards {
 		list = append(list, g.Collector())
 	}
@@ -251,6 +255,7 @@ func (p *parts) followers() []follower {
 		{publish: p.reconciler.Publish, follow: p.reconciler.Follow, ownOnly: true},
 	}
 	list = append(list, follower{publish: p.orphans.Publish, follow: p.orphans.Follow})
+	list = append(list, follower{publish: p.wake.Publish, follow: p.wake.Follow, missed: p.wake.Missed})
 	if p.hunter != nil {
 		list = append(list, follower{follow: repos.Hunt{Hunter: *p.hunter}.Follow})
 	}
@@ -309,6 +314,7 @@ func (d *Daemon) serve(ctx context.Context, p *parts, front *listeners, operator
 	bring(p.ingest.Run)
 	bring(p.core.Users.Run)
 	bring(p.orphans.Run)
+	bring(p.wake.Run)
 	bring(p.enforcer.Run)
 	api := admin.API{Nodes: p.core.node, Plugins: p.core.Plugins, Backups: p.backups, Moderator: p.core.newModerator(d.cfg, p.enforcer), Reload: d.Reload, Addresses: p.addresses, Top: p.top, Panics: d.admin}
 	if p.hunter != nil {

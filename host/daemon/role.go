@@ -118,14 +118,19 @@ func askPart[P part, T any](r *role[P], do func(P) (T, error)) (answer T, err er
 	return do(p)
 }
 
-// Collectors returns the metrics of the present term.
+// Collectors returns the metrics of the present term, and the panics.
 func (r *role[P]) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{r.panics.Collector(), termMetrics{r.node.Has(r.name), func() []prometheus.Collector {
+	return []prometheus.Collector{r.panics.Collector(), r.termCollector()}
+}
+
+// termCollector returns the metrics of the present term.
+func (r *role[P]) termCollector() prometheus.Collector {
+	return termMetrics{r.node.Has(r.name), func() []prometheus.Collector {
 		if p := r.part(); p != *new(P) {
 			return p.Collectors()
 		}
 		return nil
-	}}}
+	}}
 }
 
 // termMetrics are metrics that are there as long as a term.

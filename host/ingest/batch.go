@@ -90,6 +90,8 @@ func (b *batch) carryOut(e *entry) {
 	switch {
 	case e.vanish != nil:
 		b.noteVanished(e)
+	case e.verdict != nil && e.item.Woken && isFinal(e.verdict):
+		b.refuseWoken(e)
 	case e.verdict != nil:
 		b.answers = append(b.answers, answer{entry: e, verdict: *e.verdict})
 	case e.hold == nil && event.Kind.Class() == host.Ephemeral:
@@ -149,6 +151,24 @@ func (b *batch) write(e *entry) {
 				}
 				b.networks[event.ID] = network
 			}
+		}
+	}
+	b.answers = append(b.answers, a)
+}
+
+// isFinal reports whether a verdict about a held event that was submitted again ends its time: it is
+// refused, and not only for now.
+func isFinal(v *host.Verdict) bool {
+	return v.Code == host.ShadowRejected || v.Code == host.Rejected && !v.ForNow()
+}
+
+// refuseWoken takes an event out of purgatory that waited for another one, and is refused now.
+func (b *batch) refuseWoken(e *entry) {
+	a := answer{entry: e, verdict: *e.verdict, written: true}
+	if b.open() {
+		var out host.ReleaseOutcome
+		if out, b.err = b.tx.Release(host.Release{Refused: []host.ID{e.item.Event.ID}}, b.w.cfg.Now().Unix()); b.err == nil {
+			b.changedHeld(out.Held)
 		}
 	}
 	b.answers = append(b.answers, a)
@@ -373,7 +393,7 @@ func (b *batch) changedHeld(changes []host.HeldChange) {
 // changeOf is what happened in purgatory as the history has it. Going dormant and back
 // changes no fact.
 func changeOf(c *host.HeldChange) (change, bool) {
-	return change{event: c.Event, held: true, removed: c.Status != host.StatusHeld}, c.Status != host.StatusDormant && c.Status != host.StatusRevived
+	return change{event: c.Event, held: true, removed: c.Status != host.StatusHeld, awaits: c.Awaits}, c.Status != host.StatusDormant && c.Status != host.StatusRevived
 }
 
 func (w *writer) answerRelease(a answer) {

@@ -73,7 +73,9 @@ func (p *Pipeline) decide(ctx context.Context, e *entry) {
 	if e.verdict = p.barred(e.item.Event, now.Unix()); e.verdict != nil {
 		return
 	}
-	if e.verdict, e.err = p.refuseEarly(ctx, e.item, facts, v); e.verdict != nil || e.err != nil {
+	if e.item.Woken {
+		// It is in purgatory, and its store says whether it may wait for something else there.
+	} else if e.verdict, e.err = p.refuseEarly(ctx, e.item, facts, v); e.verdict != nil || e.err != nil {
 		return
 	}
 	ruling, err := p.cfg.Policy.Admit(ctx, e.item, facts, now.Unix())

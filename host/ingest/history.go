@@ -29,6 +29,7 @@ type change struct {
 	event   *host.Event
 	held    bool // in purgatory; otherwise among the stored events
 	removed bool
+	awaits  bool // a module holds it until another event comes
 }
 
 // add notes a change of the open batch.

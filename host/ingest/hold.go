@@ -15,15 +15,21 @@ func (p *Pipeline) hold(ctx context.Context, it *host.Item, ruling *host.Ruling,
 	switch {
 	case p.cfg.Held == nil:
 		return nil, &host.Verdict{Code: host.Rejected, Reason: "blocked: this relay does not hold events back"}, nil
+	case ruling.Wake != "": // the quota of git data is not for it
 	case over == ofNetwork:
 		p.metrics.overQuota.WithLabelValues(string(over)).Inc()
 		return nil, over.verdict(waiting), nil
-	case it.Event.Kind.Class() == host.Ephemeral:
+	}
+	if it.Event.Kind.Class() == host.Ephemeral {
 		return nil, &host.Verdict{Code: host.Rejected, Reason: "blocked: an ephemeral event cannot wait"}, nil
 	}
 	h := &host.HoldOptions{Reason: ruling.Reason, Synced: it.Source.Origin == host.FromSync, Parent: ruling.Parent}
 	if h.Reason == "" {
 		h.Reason = host.ReasonHeld
+	}
+	if ruling.Wake != "" {
+		h.Wake, h.Wait, h.Parent = []byte(ruling.Wake), ruling.Wait, ""
+		return h, nil, nil
 	}
 	if h.Parent != "" {
 		return h, nil, nil // it brings no git data, so nothing starts again for it

@@ -19,7 +19,8 @@ type Quota struct {
 
 // quotas counts held events. So an event that would be held beyond a quota is refused
 // before the policy reads anything for it. Dormant announcements are not counted, since
-// they give way to others.
+// they give way to others. Events that a module holds until another one comes are not counted
+// either: the store has a quota for them.
 type quotas struct {
 	limits Quota
 	knows  func(*host.Item) bool // may use the part for known people
@@ -56,6 +57,9 @@ func (q *quotas) load(ctx context.Context, each func(context.Context, func(host.
 		if err != nil {
 			return fmt.Errorf("parse a held event: %w", err)
 		}
+		if h.Wake != nil {
+			return nil
+		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		q.add(e, heldEvent{dormant: h.Dormant})
@@ -88,10 +92,12 @@ func (q *quotas) committed(changes []host.HeldChange, from map[host.ID]netip.Pre
 		if known {
 			q.remove(c.Event, was)
 		}
-		switch c.Status {
-		case host.StatusHeld:
+		switch {
+		case c.Awaits:
+			continue
+		case c.Status == host.StatusHeld:
 			was = heldEvent{network: from[c.Event.ID]}
-		case host.StatusDormant, host.StatusRevived:
+		case c.Status == host.StatusDormant, c.Status == host.StatusRevived:
 			was.dormant = c.Status == host.StatusDormant
 		default:
 			continue
@@ -180,7 +186,7 @@ func (q *quotas) reached(it *host.Item, v *view) (l limit, waiting int64) {
 	for i := range v.open {
 		c := &v.open[i]
 		was, counted := q.events[c.event.ID]
-		if !c.held || c.event.PubKey != e.PubKey || counted != c.removed || v.last(c.event.ID, true) != c {
+		if !c.held || c.awaits || c.event.PubKey != e.PubKey || counted != c.removed || v.last(c.event.ID, true) != c {
 			continue
 		}
 		n := 1

@@ -220,3 +220,61 @@ func TestQuotaCounts(t *testing.T) {
 		t.Errorf("left behind: %v %v %v", q.events, q.authors, q.networks)
 	}
 }
+
+// TestAwaits holds an event until another comes, and submits it again: it waits on while the policy
+// has it wait or refuses it for now, and goes when the policy refuses it. Neither counts among the events
+// that wait for git data.
+func TestAwaits(t *testing.T) {
+	db := openStore(t)
+	var ruling atomic.Pointer[host.Ruling]
+	wait := host.Ruling{Action: host.Hold, Reason: "purgatory: waits", Wake: `{"#p":["x"]}`, Wait: 60}
+	ruling.Store(&wait)
+	r := start(t, func(context.Context, *host.Item, host.Facts) host.Ruling { return *ruling.Load() }, func(c *Config) {
+		c.Store, c.Facts, c.Held = realStore{db}, testkit.Facts{Store: db, Now: 1}, db
+		c.Quota, c.EachHeld = Quota{ByAuthor: 1, ByNetwork: 1}, db.EachHeld
+	})
+	source := &host.Source{Addr: netip.MustParseAddr("192.0.2.7")}
+	pull := func(n int) *host.Event {
+		e := event(n)
+		e.Kind = grasp.KindPullRequest
+		e.JSON = e.AppendJSON(nil)
+		return e
+	}
+	again := func(e *host.Event) host.Code {
+		done := make(chan reply, 1)
+		err := r.Submit(t.Context(), &host.Item{Event: e, Source: &host.Source{}, Woken: true, Done: func(v host.Verdict, err error) { done <- reply{v, err} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := <-done
+		if got.err != nil {
+			t.Fatal(got.err)
+		}
+		return got.verdict.Code
+	}
+	want := func(what string, got, want host.Code, held int64) {
+		t.Helper()
+		if n := db.Stats().Held; got != want || n != held {
+			t.Errorf("%s: %v, want %v; %d events are held, want %d", what, got, want, n, held)
+		}
+	}
+	for n := range 3 {
+		want("an event that waits", r.submit(t, source, pull(n))[0].verdict.Code, host.Held, int64(n+1))
+	}
+	want("woken for nothing", again(pull(0)), host.Held, 3)
+	for _, reason := range []string{"rate-limited: slowly", "error: a policy failed"} {
+		ruling.Store(&host.Ruling{Action: host.Reject, Reason: reason})
+		want(reason, again(pull(0)), host.Rejected, 3)
+	}
+	ruling.Store(&host.Ruling{Action: host.Hold})
+	want("it waits for git data now", again(pull(0)), host.Held, 3)
+	want("another one has no room beside it", r.submit(t, source, pull(7))[0].verdict.Code, host.Rejected, 3)
+	ruling.Store(&host.Ruling{Action: host.Reject, Reason: "blocked: no"})
+	want("a client's copy is refused, and the event waits on", r.submit(t, source, pull(1))[0].verdict.Code, host.Rejected, 3)
+	want("refused", again(pull(1)), host.Rejected, 2)
+	ruling.Store(&host.Ruling{Action: host.Accept})
+	want("accepted", again(pull(2)), host.Stored, 1)
+	if released := r.release(t, pull(0)); !slices.Equal(released.fates(), []string{"released"}) {
+		t.Errorf("git data comes: %v", released.fates())
+	}
+}

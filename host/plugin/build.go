@@ -102,16 +102,30 @@ func (r *Registry) build(ctx context.Context, s *source) (_ *generation, err err
 			return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
 		}
 	}
-	for i := range file.Sets {
-		if err := g.module.Manifest().CheckSet(file.Sets[i].Name); err != nil {
-			return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
-		}
+	if err := checkSets(g.module.Manifest(), file, o.Sets); err != nil {
+		return nil, errors.Join(err, g.module.Close(context.WithoutCancel(ctx)))
 	}
 	g.position = g.module.Manifest().Place
 	if file.Place != nil {
 		g.position = *file.Place
 	}
 	return g, nil
+}
+
+// checkSets returns an error for a set that the module never reads, and for a setting that names a set
+// which is not there.
+func checkSets(m *manifest.Manifest, file *sidecar.File, all guest.Sets) error {
+	names := make([]string, len(file.Sets))
+	for i := range file.Sets {
+		names[i] = file.Sets[i].Name
+		if err := m.CheckSet(names[i]); err != nil {
+			return err
+		}
+	}
+	return m.CheckNamedSets(file.Config, names, func(name string) bool {
+		_, exists := all.Contains([]byte(name), nil)
+		return exists
+	})
 }
 
 // startProgram makes the generation one of a program, of which nothing runs before it

@@ -158,6 +158,9 @@ func onAccept(p *sidecar.Program) string {
 	return host.Pass.String()
 }
 
+// Active returns another value after each change of the plugins or their settings.
+func (r *Registry) Active() any { return r.current.Load() }
+
 // Why returns the last decision about an event, if it is remembered.
 func (r *Registry) Why(event host.ID) (Why, bool) { return r.journal.find(event, r.o.Now()) }
 

@@ -73,6 +73,9 @@ func (j *journal) add(t *trace) {
 	names, asked := t.names()
 	d.asked = names[:asked]
 	d.ruling.Reason = keptReason(d.ruling.Reason)
+	if len(d.ruling.Wake) > keepReason {
+		d.ruling.Wake = keptReason(d.ruling.Wake) + "…"
+	}
 	if t.by != nil {
 		d.number = t.by.number
 	}
@@ -190,7 +193,7 @@ func (j *journal) find(event host.ID, now time.Time) (Why, bool) {
 		Source: e.source,
 		Ruling: Opinion{
 			Plugin: e.ruling.Module, Generation: e.number, Action: e.ruling.Action.String(),
-			Rule: e.ruling.Rule, Reason: e.ruling.Reason, Fuel: e.fuel,
+			Rule: e.ruling.Rule, Reason: e.ruling.Reason, Wake: e.ruling.Wake, Fuel: e.fuel,
 		},
 		Refused:  e.decision.refused,
 		Asked:    e.asked,

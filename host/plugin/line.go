@@ -98,6 +98,13 @@ func (s *liner) addAnswer(l *manifest.Decision, t *trace) bool {
 	}
 	l.Want, l.By = manifest.VectorWant{Action: r.Action.String(), Rule: r.Rule, Reason: r.Reason}, r.Module
 	l.Want.MaxAuthorBytes, l.Want.MaxRepositoryBytes, l.Want.End = r.Limits.Author, r.Limits.Repository, r.End
+	if r.Wake != "" {
+		l.Want.Wake = new(manifest.VectorFilter)
+		if err := json.Unmarshal([]byte(r.Wake), l.Want.Wake); err != nil {
+			return false // it is canonical
+		}
+		l.Want.Wait = r.Wait
+	}
 	if a := r.Audience; a != nil {
 		l.Want.Keys, l.Want.Set = manifest.Keys(a.Keys), ownSet(a.Set)
 	}

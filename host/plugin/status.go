@@ -122,6 +122,7 @@ type Opinion struct {
 	Rule       string `json:"rule"`
 	Reason     string `json:"reason,omitempty"`
 	Audience   string `json:"audience,omitempty"` // of an event that not everybody receives
+	Wake       string `json:"wake,omitempty"`     // of an event that is held until another one matches this filter
 	Fuel       int64  `json:"fuel"`
 }
 

@@ -72,7 +72,7 @@ func (a *answer) said() Opinion { return saidBy(a.by, a.ruling, a.fuel) }
 
 // saidBy is a ruling as an operator sees it; by is nil if no plugin gave it.
 func saidBy(by *generation, ruling host.Ruling, fuel int64) Opinion {
-	s := Opinion{Action: ruling.Action.String(), Rule: ruling.Rule, Reason: ruling.Reason, Fuel: fuel}
+	s := Opinion{Action: ruling.Action.String(), Rule: ruling.Rule, Reason: ruling.Reason, Wake: ruling.Wake, Fuel: fuel}
 	if ruling.Audience != nil {
 		s.Audience = ruling.Audience.String()
 	}

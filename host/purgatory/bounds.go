@@ -8,18 +8,14 @@ import (
 // knownShare is the part of purgatory that only known people use: a quarter.
 const knownShare = 4
 
-func whole(l *semantics.HeldLimits) Weight { return Weight{l.Events, l.Bytes} }
-
-func knownPart(l *semantics.HeldLimits) Weight {
-	return Weight{l.Events / knownShare, l.Bytes / knownShare}
-}
-
 func shareOf(w Weight) Weight { return Weight{bound.Share(w.Events), bound.Share(w.Bytes)} }
 
 // Bounds returns the limits of purgatory, for the table of bounds.
 func Bounds(l *semantics.HeldLimits) []bound.Spec {
-	known := knownPart(l)
+	git, verdicts := quotaOf(l, CauseGit), quotaOf(l, CauseVerdict)
+	known, knownAwaiting := git.known(), verdicts.known()
 	const yields = "events that depend on others, then dormant announcements, then the newest event of the heaviest network or author"
+	const yieldsAwaiting = "the newest event of the heaviest network or author"
 	return []bound.Spec{
 		{
 			Name: "events that wait for git data", Unit: "events", Total: l.Events, Network: bound.Share(l.Events),
@@ -36,6 +32,14 @@ func Bounds(l *semantics.HeldLimits) []bound.Spec {
 		{
 			Name: "events that depend on the same waiting one", Unit: "events", Total: l.ByParent, Network: bound.Share(l.ByParent),
 			Yields: "nobody, and the next event is refused; those of known people count above only",
+		},
+		{
+			Name: "events that a policy holds until another event comes", Unit: "events", Total: l.Verdicts, Network: bound.Share(l.Verdicts),
+			Key: l.VerdictsByAuthor, Known: knownAwaiting.Events, Yields: yieldsAwaiting,
+		},
+		{
+			Name: "text of events that a policy holds until another event comes", Unit: "bytes", Total: l.VerdictBytes, Network: bound.Share(l.VerdictBytes),
+			Known: knownAwaiting.Bytes, Yields: yieldsAwaiting,
 		},
 		{
 			Name: "refs that wait for their events", Unit: "refs", Total: l.Placeholders, Network: 0,

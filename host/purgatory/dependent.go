@@ -10,7 +10,7 @@ import (
 // the parent. It is held with the parent: it goes when the parent goes or becomes dormant, and
 // it is stored when the parent is.
 //
-// A parent waits for git data itself. An event that names a dependent one depends on that one's
+// A parent waits for git data itself, or a module holds it. An event that names a dependent one depends on that one's
 // parent, so there are no chains, and the bound of a parent counts all.
 
 // depend makes a row depend on the parent with this id or address. It reports false if that is
@@ -53,14 +53,21 @@ func heldAs(rows Rows, reference string) (*Row, error) {
 // waits reports whether a parent still counts now.
 func waits(p *Row, now int64) bool {
 	e := p.Event()
+	if p.Cause == CauseVerdict {
+		return e != nil && p.Due > now
+	}
 	return e != nil && !p.Dormant && phaseOf(e, termOf(e, p.Cause, p.Since), now) == Waiting
 }
 
 // followParent gives a dependent row that is due the time of its parent, which may have been
-// restarted.
+// restarted. A module holds a parent for longer, so the time of the row starts now.
 func followParent(rows Rows, r *Row, now int64) error {
 	p, err := rows.HeldParent(r.Parent)
-	if err == nil && p != nil && waits(p, now) {
+	switch {
+	case err != nil || p == nil || !waits(p, now):
+	case p.Cause == CauseVerdict:
+		r.Since = now
+	default:
 		r.Since = max(r.Since, p.Since)
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 //   - It is an announcement, and a newer one of its address is held. Of other kinds with an
 //     address all versions are held.
 //   - It depends on an event that is not held.
+//   - It is an announcement or a state, and a module wants it to wait for another event.
 //   - There is no room.
 func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOptions, now int64) (out host.Outcome, err error) {
 	if semantics.Expired(e, now) {
@@ -25,8 +26,10 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 	if err != nil {
 		return out, err
 	}
+	var waited *Row // until now, for another event
 	if k.MayBeHeld {
-		if again, err := holdAgain(rows, e, h, now, &out); err != nil || again {
+		var again bool
+		if waited, again, err = holdAgain(rows, e, h, now, &out); err != nil || again {
 			return out, err
 		}
 	}
@@ -46,6 +49,10 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 	if h.Network != "" {
 		row.Network = []byte(h.Network)
 	}
+	if waited != nil {
+		// Where it came from counts, and not who submitted it again.
+		row.Network, row.Known, row.Synced = waited.Network, waited.Known, waited.Synced
+	}
 	if h.Parent != "" {
 		ok, err := depend(rows, row, h.Parent, now)
 		if err != nil {
@@ -56,7 +63,13 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 			return out, nil
 		}
 	}
-	row.Due = Due(e, row.Cause, now, false)
+	if row.Due = Due(e, row.Cause, now, false); h.Wake != nil {
+		if !MayAwait(e.Kind) {
+			out.Code, out.Reason = host.Rejected, semantics.ReasonMayNotAwait
+			return out, nil
+		}
+		waitFor(row, e, h, now)
+	}
 	if out.Reason, err = makeRoom(rows, limits, e, row, older, &out.Held); err != nil || out.Reason != "" {
 		out.Code = host.Rejected
 		return out, err
@@ -72,6 +85,11 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 			return out, err
 		}
 	}
+	if waited != nil {
+		if err := remove(rows, []*Row{waited}, host.StatusReplaced, &out.Held); err != nil {
+			return out, err
+		}
+	}
 	if err := rows.InsertHeld(e, k, row); err != nil {
 		return out, err
 	}
@@ -79,27 +97,32 @@ func Hold(rows Rows, limits *semantics.HeldLimits, e *host.Event, h *host.HoldOp
 		return out, err
 	}
 	out.Code, out.Reason = host.Held, h.Reason
-	out.Held = append(out.Held, host.HeldChange{Event: e, Status: host.StatusHeld, Synced: h.Synced})
+	out.Held = append(out.Held, host.HeldChange{Event: e, Status: host.StatusHeld, Synced: row.Synced, Awaits: row.Cause == CauseVerdict})
 	return out, restartAt(rows, h.ExtendDeadline, now, &out.Held)
 }
 
-// holdAgain answers an event that is held, and reports whether it still is.
-func holdAgain(rows Rows, e *host.Event, h *host.HoldOptions, now int64, out *host.Outcome) (bool, error) {
+// holdAgain answers an event that is held, and reports whether it still is. It returns the row of one
+// that waited for another event, and that has another cause now.
+func holdAgain(rows Rows, e *host.Event, h *host.HoldOptions, now int64, out *host.Outcome) (waited *Row, again bool, err error) {
 	r, err := rows.Held(e.ID)
 	if err != nil || r == nil {
-		return false, err
+		return nil, false, err
 	}
 	// Its time may be up, and the sweep late.
 	if gone, err := age(rows, r, now, &out.Held); err != nil || gone {
-		return false, err
+		return nil, false, err
+	}
+	if r.Cause == CauseVerdict {
+		again, err := holdAwaiting(rows, r, h, out)
+		return r, again, err
 	}
 	out.Code, out.Reason = host.Held, r.Reason
 	if e.Kind == host.KindAnnouncement && !h.Synced {
 		if err := restart(rows, r, now, &out.Held); err != nil {
-			return false, err
+			return nil, false, err
 		}
 	}
-	return true, restartAt(rows, h.ExtendDeadline, now, &out.Held)
+	return nil, true, restartAt(rows, h.ExtendDeadline, now, &out.Held)
 }
 
 // holdAnnouncement returns why an announcement is not held, or the older one that it replaces.

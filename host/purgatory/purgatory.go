@@ -13,6 +13,7 @@
 //	sweep.go        how an event changes its phase as time passes
 //	release.go      how held events become stored ones
 //	dependent.go    how an event waits for another held event
+//	verdict.go      how an event waits until a module decides about it again
 //	takedown.go     what the operator hides, removes and shows again
 //	put.go          what a stored event takes out of purgatory
 //	placeholder.go  how long a ref waits for its event
@@ -34,6 +35,8 @@
 //	cause         trigger                                           lifetime
 //	CauseGit      its objects are complete: [Release]               [Term]
 //	CauseParent   its parent is stored: [Release], [Put]            while its parent waits
+//	CauseVerdict  an event matches its wake filter: it is put, or   as the module says, up to [MaxWait]
+//	              held for another cause, if the policies say so
 //
 // A cause is a number in the row, and what its trigger needs is in columns of the row. All of
 // this happens inside one transaction of the engine: a crash leaves the state before or after.
@@ -57,9 +60,6 @@ type Rows interface {
 
 	// HeldTotal returns how many events are held, and the bytes of their JSON.
 	HeldTotal() (events, bytes int64)
-
-	// HeldByAuthor returns how many events of the author are held.
-	HeldByAuthor(author host.PubKey) (int64, error)
 
 	// Held returns the row of an event, nil if it is not held.
 	Held(id host.ID) (*Row, error)
@@ -108,7 +108,7 @@ type Rows interface {
 	// InsertHeld adds the row of an event with its index rows.
 	InsertHeld(e *host.Event, k *semantics.Known, r *Row) error
 
-	// UpdateHeld writes Since, Due and Dormant of a row.
+	// UpdateHeld writes Since, Due, Dormant and Wake of a row.
 	UpdateHeld(r *Row) error
 
 	// RemoveHeld removes rows with their index rows.
@@ -133,6 +133,9 @@ type Cause uint8
 const (
 	CauseGit    Cause = iota // its git data, or that of its repository, is not here
 	CauseParent              // another held event is all that justifies it
+
+	// CauseVerdict: a module waits for an event that matches a filter.
+	CauseVerdict
 )
 
 // Row is a held event.
@@ -151,6 +154,8 @@ type Row struct {
 
 	Cause  Cause
 	Parent []byte // the key of what it depends on, for CauseParent
+
+	Wake []byte // the canonical JSON of the filter for which it waits, for CauseVerdict
 
 	Network []byte // the key of where it came from, nil for none: see NetworkOf
 	Known   bool   // it is in the part for known people

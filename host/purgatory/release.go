@@ -30,6 +30,9 @@ func Release(rows Rows, r *host.Release, now int64) (out host.ReleaseOutcome, er
 			done[r.ID] = true
 		}
 	}
+	if err := refuse(rows, r.Refused, &out.Held); err != nil {
+		return out, err
+	}
 	return out, restartAt(rows, r.ExtendDeadline, now, &out.Held)
 }
 
@@ -61,6 +64,10 @@ func releaseOne(rows Rows, id host.ID, now int64, out *host.ReleaseOutcome) erro
 	r, err := rows.Held(id)
 	if err != nil {
 		return err
+	}
+	if r != nil && r.Cause == CauseVerdict {
+		out.Events = append(out.Events, host.Released{ID: id, Status: host.StatusHeld, Event: r.Event()})
+		return nil
 	}
 	if r != nil && r.Event() != nil {
 		return releaseRow(rows, r, now, out)

@@ -15,6 +15,7 @@ const MaxEvicted = 100
 type room struct {
 	rows    Rows
 	limits  *semantics.HeldLimits
+	quota   quota
 	event   *host.Event
 	row     *Row
 	older   *Row // the version that the event replaces; nil for none
@@ -35,11 +36,13 @@ type room struct {
 //  3. the newest event of the network that has most, if that has more than the network of the
 //     new event would have. If no network has more, the same holds for authors.
 //
+// Events that a module holds have a quota of their own, in which the same holds.
+//
 // An event that depends on another has two bounds more, and others of its kind alone give way
 // to it. The author's own bound takes the author's own dormant events. The older version that
 // the event replaces counts as removed.
 func makeRoom(rows Rows, limits *semantics.HeldLimits, e *host.Event, row, older *Row, changes *[]host.HeldChange) (reason string, err error) {
-	r := &room{rows: rows, limits: limits, event: e, row: row, older: older, size: int64(len(e.JSON)), changes: changes}
+	r := &room{rows: rows, limits: limits, quota: quotaOf(limits, row.Cause), event: e, row: row, older: older, size: int64(len(e.JSON)), changes: changes}
 	if reason, err := r.ofAuthor(); err != nil || reason != "" {
 		return reason, err
 	}
@@ -81,20 +84,29 @@ func (r *room) ofAuthor() (reason string, err error) {
 	if r.older != nil {
 		return "", nil // the author has as many rows as before
 	}
-	n, err := r.rows.HeldByAuthor(r.event.PubKey)
-	if err != nil || n < r.limits.ByAuthor {
-		return "", err
+	n := int64(0)
+	for _, part := range []Class{0, KnownPart} {
+		w, err := r.rows.Weight(OfAuthor|r.quota.part|part, r.event.PubKey[:])
+		if err != nil {
+			return "", err
+		}
+		n += w.Events
 	}
-	if ok, err := r.evict(r.rows.FirstDormant(&r.event.PubKey, 0)); err != nil || !ok {
-		return fmt.Sprintf(semantics.ReasonOwnFull, n), err
+	if n < r.quota.byAuthor {
+		return "", nil
 	}
-	return "", nil
+	if r.row.Cause != CauseVerdict {
+		if ok, err := r.evict(r.rows.FirstDormant(&r.event.PubKey, 0)); err != nil || ok {
+			return "", err
+		}
+	}
+	return fmt.Sprintf(r.quota.own, n), nil
 }
 
-// weight returns what a key has, without the older version if that counts there.
+// weight returns what a key has in the quota, without the older version if that counts there.
 func (r *room) weight(c Class, key []byte) (Weight, error) {
-	w, err := r.rows.Weight(c, key)
-	if err != nil || r.older == nil || r.older.Known != (c >= KnownPart) {
+	w, err := r.rows.Weight(c|r.quota.part, key)
+	if err != nil || r.older == nil || r.older.Known != (c&KnownPart != 0) {
 		return w, err
 	}
 	same := true
@@ -112,7 +124,7 @@ func (r *room) weight(c Class, key []byte) (Weight, error) {
 
 // fitsKnown reports whether the event fits in the part for known people.
 func (r *room) fitsKnown() (bool, error) {
-	part := knownPart(r.limits)
+	part := r.quota.known()
 	share := shareOf(part)
 	for _, bound := range []struct {
 		class Class
@@ -169,15 +181,15 @@ func (r *room) ofNetwork() (reason string, err error) {
 		return "", nil
 	}
 	w, err := r.weight(OfNetwork, r.row.Network)
-	if err != nil || w.within(shareOf(whole(r.limits)), r.size) {
+	if err != nil || w.within(shareOf(r.quota.whole), r.size) {
 		return "", err
 	}
-	return semantics.ReasonNetwork, nil
+	return r.quota.network, nil
 }
 
 // ofStrangers makes room in the part for strangers.
 func (r *room) ofStrangers() (reason string, err error) {
-	total, known := whole(r.limits), knownPart(r.limits)
+	total, known := r.quota.whole, r.quota.known()
 	limit := Weight{total.Events - known.Events, total.Bytes - known.Bytes}
 	for {
 		w, err := r.weight(OfAll, all)
@@ -187,15 +199,17 @@ func (r *room) ofStrangers() (reason string, err error) {
 		if r.row.Cause == CauseParent {
 			return semantics.ReasonFull, nil
 		}
-		ok, err := r.evict(r.rows.FirstDependent(r.except()))
-		if err == nil && !ok {
-			ok, err = r.evict(r.rows.FirstDormant(nil, r.except()))
+		ok := false
+		if r.row.Cause == CauseGit {
+			if ok, err = r.evict(r.rows.FirstDependent(r.except())); err == nil && !ok {
+				ok, err = r.evict(r.rows.FirstDormant(nil, r.except()))
+			}
 		}
 		if err == nil && !ok {
 			ok, err = r.evictHeaviest(w.Events+1 <= limit.Events)
 		}
 		if err != nil || !ok {
-			return semantics.ReasonFull, err
+			return r.quota.full, err
 		}
 	}
 }
@@ -212,7 +226,7 @@ func (r *room) evictHeaviest(byBytes bool) (ok bool, err error) {
 				return false, err
 			}
 		}
-		key, most, err := r.rows.Heaviest(c.class, byBytes)
+		key, most, err := r.rows.Heaviest(c.class|r.quota.part, byBytes)
 		if err != nil {
 			return false, err
 		}
@@ -223,7 +237,7 @@ func (r *room) evictHeaviest(byBytes bool) (ok bool, err error) {
 		if key == nil || !heavier || string(key) == string(c.mine) {
 			continue
 		}
-		if ok, err := r.evict(r.rows.NewestOf(c.class, key, r.except())); ok || err != nil {
+		if ok, err := r.evict(r.rows.NewestOf(c.class|r.quota.part, key, r.except())); ok || err != nil {
 			return ok, err
 		}
 	}

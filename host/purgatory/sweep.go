@@ -37,6 +37,9 @@ func age(rows Rows, r *Row, now int64, changes *[]host.HeldChange) (removed bool
 	if e == nil {
 		return true, rows.RemoveHeld([]*Row{r})
 	}
+	if r.Cause == CauseVerdict {
+		return true, remove(rows, []*Row{r}, host.StatusExpired, changes)
+	}
 	if r.Cause == CauseParent {
 		if err := followParent(rows, r, now); err != nil {
 			return false, err

@@ -22,6 +22,10 @@ const (
 	// KnownPart is added to a class for the rows in the part for known people. The classes
 	// without it count the rows of strangers.
 	KnownPart Class = 8
+
+	// VerdictPart is added to a class for the rows of [CauseVerdict]. The classes without it do not
+	// count them.
+	VerdictPart Class = 16
 )
 
 // all is the key of classes that have only one.

@@ -29,7 +29,7 @@ func (Hunt) Publish([]host.Published) {}
 func (h Hunt) Follow(_ []*host.Event, held []host.HeldChange) {
 	for _, c := range held {
 		event, ok := Hunted(c.Event, c.Synced)
-		if !ok {
+		if !ok || c.Awaits { // a module holds it, and may never want it
 			continue
 		}
 		switch c.Status {
@@ -69,6 +69,9 @@ func Hunted(e *host.Event, synced bool) (gitfetch.Event, bool) {
 // (gitfetch.Repos).
 func (f *Reconciler) Waiting(ctx context.Context, yield func(gitfetch.Event) error) error {
 	return f.cfg.Store.EachHeld(ctx, func(h host.HeldEvent) error {
+		if h.Wake != nil {
+			return nil
+		}
 		e, err := wire.ParseEvent(h.JSON)
 		if err != nil {
 			return fmt.Errorf("an event that is here does not parse: %w", err)

@@ -183,6 +183,21 @@ func (c *changes) remove(id host.ID) {
 // pull looks after the ref of one pull request.
 func (c *changes) pull(ctx context.Context, p pull) error {
 	tip := c.tips[p.ID]
+	if p.held {
+		e, ok, err := c.f.cfg.Store.HeldEvent(ctx, p.ID)
+		if err != nil {
+			return fmt.Errorf("look for a pull request: %w", err)
+		}
+		if ok && e.Wake != nil {
+			// A module holds it: it gets no ref, and one that was pushed waits with it.
+			if tip != "" && tip != p.Commit {
+				c.remove(p.ID)
+				return nil
+			}
+			c.unneeded = append(c.unneeded, p.ID)
+			return nil
+		}
+	}
 	if tip != p.Commit {
 		found, err := c.find(ctx, p)
 		if err != nil {

@@ -321,7 +321,7 @@ func (c *checker) checkHeld(ctx context.Context) error {
 		}
 		var part [][]driver.Value
 		const sql = `
-			SELECT number, json, id, pubkey, created_at, kind, address, since, due, dormant, cause, parent
+			SELECT number, json, id, pubkey, created_at, kind, address, since, due, dormant, cause, parent, wake
 			FROM held WHERE number > ? ORDER BY number LIMIT ?`
 		err := c.each(context.Background(), sql, list(last, int64(fetchRows)), func(row []driver.Value) error {
 			part = append(part, append([]driver.Value(nil), row...))
@@ -378,11 +378,12 @@ func (c *checker) checkHeld(ctx context.Context) error {
 
 // weights are what table held_weight must have.
 const weights = `
-	SELECT 0 + 8 * known AS class, x'' AS key, count(*) AS events, sum(length(json)) AS bytes FROM held GROUP BY known
-	UNION ALL SELECT 1 + 8 * known, pubkey, count(*), sum(length(json)) FROM held GROUP BY known, pubkey
-	UNION ALL SELECT 2 + 8 * known, network, count(*), sum(length(json)) FROM held WHERE network IS NOT NULL GROUP BY known, network
-	UNION ALL SELECT 3 + 8 * known, x'', count(*), sum(length(json)) FROM held WHERE parent IS NOT NULL GROUP BY known
-	UNION ALL SELECT 4 + 8 * known, network, count(*), sum(length(json)) FROM held WHERE parent IS NOT NULL AND network IS NOT NULL GROUP BY known, network`
+	WITH h AS (SELECT *, 8 * known + 16 * (cause = 2) AS part FROM held)
+	SELECT 0 + part AS class, x'' AS key, count(*) AS events, sum(length(json)) AS bytes FROM h GROUP BY part
+	UNION ALL SELECT 1 + part, pubkey, count(*), sum(length(json)) FROM h GROUP BY part, pubkey
+	UNION ALL SELECT 2 + part, network, count(*), sum(length(json)) FROM h WHERE network IS NOT NULL GROUP BY part, network
+	UNION ALL SELECT 3 + part, x'', count(*), sum(length(json)) FROM h WHERE parent IS NOT NULL GROUP BY part
+	UNION ALL SELECT 4 + part, network, count(*), sum(length(json)) FROM h WHERE parent IS NOT NULL AND network IS NOT NULL GROUP BY part, network`
 
 // checkWeights compares the weights of authors and networks with the held events.
 func (c *checker) checkWeights(ctx context.Context) error {
@@ -418,8 +419,11 @@ func (c *checker) checkHeldRow(e *host.Event, row []driver.Value) error {
 	if !bytes.Equal(id, e.ID[:]) || !bytes.Equal(pubkey, e.PubKey[:]) || row[4] != e.CreatedAt || row[5] != int64(e.Kind) || !bytes.Equal(address, key) {
 		c.problem("held event %d (%s): its row does not agree with its text", number, e.ID)
 	}
-	if row[8] != purgatory.Due(e, cause, since, row[9] == int64(1)) {
+	if due, _ := row[8].(int64); !purgatory.DueFits(e, cause, since, due, row[9] == int64(1)) {
 		c.problem("held event %d (%s): due at %v, which is wrong for one held since %d", number, e.ID, row[8], since)
+	}
+	if _, waits := row[12].([]byte); waits != (cause == purgatory.CauseVerdict) {
+		c.problem("held event %d (%s): it has a filter of another event for which it waits, or lacks one", number, e.ID)
 	}
 	if err := c.verify(e); err != nil {
 		c.problem("held event %d (%s): %v", number, e.ID, err)

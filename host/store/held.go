@@ -72,13 +72,8 @@ func (w *writer) loadHeld() error {
 // HeldTotal returns how many events are held, and the bytes of their JSON.
 func (r rows) HeldTotal() (events, bytes int64) { return r.tx.total.Held, r.tx.total.HeldBytes }
 
-// HeldByAuthor returns how many events of the author are held.
-func (r rows) HeldByAuthor(author host.PubKey) (int64, error) {
-	return r.tx.w.conn.number(context.Background(), `SELECT count(*) FROM held INDEXED BY held_author WHERE pubkey = ?`, author[:])
-}
-
 // selectHeld reads the columns of a [purgatory.Row].
-const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience, synced FROM held `
+const selectHeld = `SELECT number, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience, synced, wake FROM held `
 
 func heldRow(row []driver.Value) *purgatory.Row {
 	r := new(purgatory.Row)
@@ -105,6 +100,7 @@ func heldRow(row []driver.Value) *purgatory.Row {
 		r.Audience = host.Nobody
 	}
 	r.Synced = row[15] == int64(1)
+	r.Wake, _ = row[16].([]byte)
 	return r
 }
 
@@ -223,13 +219,14 @@ func (r rows) Heaviest(c purgatory.Class, byBytes bool) (key []byte, w purgatory
 // row out.
 func (r rows) NewestOf(c purgatory.Class, key []byte, except int64) (*purgatory.Row, error) {
 	where := `INDEXED BY held_network WHERE network = ?1`
-	switch c &^ purgatory.KnownPart {
+	switch c &^ (purgatory.KnownPart | purgatory.VerdictPart) {
 	case purgatory.OfAuthor:
 		where = `INDEXED BY held_author WHERE pubkey = ?1`
 	case purgatory.OfDependentsNetwork:
 		where += ` AND parent IS NOT NULL`
 	}
-	return r.firstHeld(selectHeld+where+` AND known = ?2 AND number <> ?3 ORDER BY number DESC LIMIT 1`, key, bit(c >= purgatory.KnownPart), except)
+	return r.firstHeld(selectHeld+where+` AND known = ?2 AND (cause = 2) = ?3 AND number <> ?4 ORDER BY number DESC LIMIT 1`,
+		key, bit(c&purgatory.KnownPart != 0), bit(c&purgatory.VerdictPart != 0), except)
 }
 
 // FirstDependent returns the row of a stranger that depends on any key and is due first, nil for
@@ -252,9 +249,9 @@ func (r rows) FirstDormant(author *host.PubKey, except int64) (*purgatory.Row, e
 func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) error {
 	tx, c := r.tx, r.tx.w.conn
 	row, err := c.first(`
-		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience, synced)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
-		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent), blob(h.Network), bit(h.Known), blob(e.Audience.Encode()), bit(h.Synced))
+		INSERT INTO held (id, pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience, synced, wake)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number`,
+		e.ID[:], e.PubKey[:], e.CreatedAt, int64(e.Kind), blob(k.AddressKey), h.Since, h.Due, bit(h.Dormant), h.Reason, e.JSON, int64(h.Cause), blob(h.Parent), blob(h.Network), bit(h.Known), blob(e.Audience.Encode()), bit(h.Synced), blob(h.Wake))
 	if err != nil {
 		return err
 	}
@@ -291,10 +288,10 @@ func (k *keyring) heldPostings(rows []posting, e *host.Event, number int64) []po
 	return rows[:n]
 }
 
-// UpdateHeld writes Since, Due and Dormant of a row.
+// UpdateHeld writes Since, Due, Dormant and Wake of a row.
 func (r rows) UpdateHeld(h *purgatory.Row) error {
 	r.tx.holdChanged = true
-	return r.tx.w.conn.exec(`UPDATE held SET since = ?, due = ?, dormant = ? WHERE number = ?`, h.Since, h.Due, bit(h.Dormant), h.Number)
+	return r.tx.w.conn.exec(`UPDATE held SET since = ?, due = ?, dormant = ?, wake = ? WHERE number = ?`, h.Since, h.Due, bit(h.Dormant), blob(h.Wake), h.Number)
 }
 
 // RemoveHeld removes rows with their index rows.

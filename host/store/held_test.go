@@ -77,7 +77,7 @@ func TestCheckFindsHeld(t *testing.T) {
 		{"newer one stored", `INSERT INTO address SELECT address, 50, created_at + 1, x'11' FROM held WHERE number = 1`, "a newer version is stored"},
 		{"weight", `UPDATE held_weight SET events = 7 WHERE class = 1`, "the weight of class 1"},
 		{"parent missing", `UPDATE held SET parent = x'01', cause = 1 WHERE number = 1`, "on which it depends is not here"},
-		{"two announcements", `INSERT INTO held SELECT 50, x'11', pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience, synced FROM held WHERE number = 1`, "beside another version"},
+		{"two announcements", `INSERT INTO held SELECT 50, x'11', pubkey, created_at, kind, address, since, due, dormant, reason, json, cause, parent, network, known, audience, synced, NULL FROM held WHERE number = 1`, "beside another version"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s, err := Open(context.Background(), t.TempDir(), Options{})
@@ -116,25 +116,32 @@ func TestCheckFindsHeld(t *testing.T) {
 	}
 }
 
-// noVanished undoes the last step of the schema, noUsage a step and all later ones, noModeration too, noWeights also
+// noWakes undoes the last step of the schema, noVanished the one before it too, noUsage a step and all later ones, noModeration too, noWeights also
 // the one before it, and so do noParents, noIDs, noMerge, noRelays, noPlaceholders and noHeld. Nothing must wait to
 // be merged, and no stored event may have words.
-const noVanished = `DROP TABLE vanished; ALTER TABLE total DROP COLUMN vanished; DROP INDEX hidden_author; DROP INDEX hidden_kind;`
-const noSenders = noVanished + `ALTER TABLE held DROP COLUMN synced;`
-const noAudiences = noSenders + `ALTER TABLE event DROP COLUMN audience; ALTER TABLE event_id DROP COLUMN withheld;
+var noWakes = `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; ALTER TABLE held DROP COLUMN wake;` + weighingBefore()
+var noVanished = noWakes + `DROP TABLE vanished; ALTER TABLE total DROP COLUMN vanished; DROP INDEX hidden_author; DROP INDEX hidden_kind;`
+var noSenders = noVanished + `ALTER TABLE held DROP COLUMN synced;`
+var noAudiences = noSenders + `ALTER TABLE event DROP COLUMN audience; ALTER TABLE event_id DROP COLUMN withheld;
 	ALTER TABLE held DROP COLUMN audience; ALTER TABLE hidden DROP COLUMN audience; ALTER TABLE total DROP COLUMN withheld;`
-const noUsage = noAudiences + `DROP TABLE usage; DROP TABLE usage_point;`
-const noModeration = noUsage + `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
+var noUsage = noAudiences + `DROP TABLE usage; DROP TABLE usage_point;`
+var noModeration = noUsage + `DROP TABLE moderation; DROP TABLE hidden; DROP TABLE hidden_maintainer; DROP TABLE refused;
 	ALTER TABLE total DROP COLUMN hidden; ALTER TABLE total DROP COLUMN hidden_bytes;`
-const noWeights = noModeration + `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
+var noWeights = noModeration + `DROP TRIGGER held_weigh; DROP TRIGGER held_unweigh; DROP TABLE held_weight; DROP INDEX held_network;
 	ALTER TABLE held DROP COLUMN network; ALTER TABLE held DROP COLUMN known;`
-const noParents = noWeights + `DROP INDEX held_parent; DROP INDEX held_dependent; ALTER TABLE held DROP COLUMN parent; ALTER TABLE held DROP COLUMN cause;`
-const noIDs = noParents + `DROP TABLE event_id; CREATE UNIQUE INDEX event_id ON event (id);`
-const noMerge = noIDs + `DROP TABLE merge;`
-const noRelays = noMerge + `DROP TABLE relay;`
-const noPlaceholders = noRelays + `DROP TABLE placeholder;`
-const noHeld = noPlaceholders + `DROP TABLE held; DROP TABLE held_posting; DROP TABLE held_gone;
+var noParents = noWeights + `DROP INDEX held_parent; DROP INDEX held_dependent; ALTER TABLE held DROP COLUMN parent; ALTER TABLE held DROP COLUMN cause;`
+var noIDs = noParents + `DROP TABLE event_id; CREATE UNIQUE INDEX event_id ON event (id);`
+var noMerge = noIDs + `DROP TABLE merge;`
+var noRelays = noMerge + `DROP TABLE relay;`
+var noPlaceholders = noRelays + `DROP TABLE placeholder;`
+var noHeld = noPlaceholders + `DROP TABLE held; DROP TABLE held_posting; DROP TABLE held_gone;
 	ALTER TABLE total DROP COLUMN held; ALTER TABLE total DROP COLUMN held_bytes;`
+
+// weighingBefore makes the triggers that weighed held events before modules held any.
+func weighingBefore() string {
+	_, triggers, _ := strings.Cut(steps[10], "CREATE TRIGGER held_weigh")
+	return "CREATE TRIGGER held_weigh" + triggers
+}
 
 // TestMigrateHeld opens databases as earlier releases made them, and ends with the
 // schema of a new one.
@@ -152,7 +159,7 @@ func TestMigrateHeld(t *testing.T) {
 		return strings.Split(names[0].(string), ";")
 	}
 	fresh := schema(open(t))
-	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage, 14: noAudiences, 15: noSenders, 16: noVanished} {
+	for version, sql := range map[int]string{1: noHeld + `DROP TABLE state;`, 2: noHeld, 3: noPlaceholders, 4: noRelays, 8: noIDs, 9: noParents, 10: noWeights, 11: noModeration, 13: noUsage, 14: noAudiences, 15: noSenders, 16: noVanished, 17: noWakes} {
 		t.Run(fmt.Sprint("with events, version ", version), func(t *testing.T) {
 			dir := t.TempDir()
 			s := merged(t, dir)

@@ -301,6 +301,39 @@ CREATE INDEX vanished_unknown ON vanished (number) WHERE json IS NULL;
 ALTER TABLE total ADD COLUMN vanished INTEGER NOT NULL DEFAULT 0; -- rows in vanished
 CREATE INDEX hidden_author ON hidden (pubkey);
 CREATE INDEX hidden_kind ON hidden (kind);
+`, `
+-- The filter of another event for which a module holds an event: see package purgatory. Such rows
+-- have weights of their own.
+ALTER TABLE held ADD COLUMN wake BLOB; -- canonical JSON; NULL for other causes
+DROP TRIGGER held_weigh;
+DROP TRIGGER held_unweigh;
+CREATE TRIGGER held_weigh AFTER INSERT ON held BEGIN
+	INSERT INTO held_weight SELECT w.class + 8 * new.known + 16 * (new.cause = 2), w.key, 1, length(new.json) FROM (
+		SELECT 0 AS class, x'' AS key
+		UNION ALL SELECT 1, new.pubkey
+		UNION ALL SELECT 2, new.network
+		UNION ALL SELECT 3, iif(new.parent IS NULL, NULL, x'')
+		UNION ALL SELECT 4, iif(new.parent IS NULL, NULL, new.network)
+	) w WHERE w.key IS NOT NULL
+	ON CONFLICT (class, key) DO UPDATE SET events = events + 1, bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER held_unweigh AFTER DELETE ON held BEGIN
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 8 * old.known + 16 * (old.cause = 2) AND key = x'';
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 1 + 8 * old.known + 16 * (old.cause = 2) AND key = old.pubkey;
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 2 + 8 * old.known + 16 * (old.cause = 2) AND key = old.network;
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 3 + 8 * old.known + 16 * (old.cause = 2) AND key = x'' AND old.parent IS NOT NULL;
+	UPDATE held_weight SET events = events - 1, bytes = bytes - length(old.json)
+		WHERE class = 4 + 8 * old.known + 16 * (old.cause = 2) AND key = old.network AND old.parent IS NOT NULL;
+	DELETE FROM held_weight WHERE class = 8 * old.known + 16 * (old.cause = 2) AND key = x'' AND events = 0;
+	DELETE FROM held_weight WHERE class = 1 + 8 * old.known + 16 * (old.cause = 2) AND key = old.pubkey AND events = 0;
+	DELETE FROM held_weight WHERE class = 2 + 8 * old.known + 16 * (old.cause = 2) AND key = old.network AND events = 0;
+	DELETE FROM held_weight WHERE class = 3 + 8 * old.known + 16 * (old.cause = 2) AND key = x'' AND events = 0;
+	DELETE FROM held_weight WHERE class = 4 + 8 * old.known + 16 * (old.cause = 2) AND key = old.network AND events = 0;
+END;
 `}
 
 // applicationID marks SQLite files as ours ("Taln").

@@ -58,6 +58,7 @@ func goldenSamples() []goldenSample {
 		{"Verdict", AppendParent(AppendRetry(AppendVerdict(nil, ActionReject, "spam", "blocked", "no spam"), 60), "30617:ab:x")},
 		{"Verdict", AppendAudience(AppendVerdict(nil, ActionRestrict, "members", "", ""), strings.Repeat("\x01", 64), "members")},
 		{"Verdict", AppendLimits(AppendEnd(AppendVerdict(nil, ActionPass, "", "", "")), 100<<20, 1<<40)},
+		{"Verdict", AppendWake(AppendVerdict(nil, ActionHold, "unknown", "purgatory", "waits"), AppendFilter(nil, &Filter{Authors: [][32]byte{key32(2)}, Kinds: []uint32{7}}), 604800)},
 		{"Configured", AppendConfigured(nil, &Configured{
 			Failure: "config x = 7", Idle: []string{"admit", "query"}, About: About{[]string{"GRASP-01", "GRASP-05"}, "all", "some", WritesOpen, Limitation{300, 2000, 3600, 900, 16, true}},
 		})},

@@ -197,6 +197,12 @@ func AppendRetry(b []byte, seconds uint32) []byte { return appendUint(b, 10, uin
 // depends.
 func AppendParent(b []byte, parent string) []byte { return appendNonEmpty(b, 11, parent) }
 
+// AppendWake appends to a verdict the encoded filter of another event for which an event waits, and
+// for how many seconds. 0 seconds is what the host chooses.
+func AppendWake(b, filter []byte, seconds uint32) []byte {
+	return appendField(appendUint(b, 7, uint64(seconds)), 14, filter)
+}
+
 // AppendAudience appends to a verdict who receives an event: keys of 32 bytes, one after the
 // other, or a set.
 func AppendAudience(b []byte, keys, set string) []byte {

@@ -37,6 +37,8 @@ type VerdictView struct {
 	Retry              uint32
 	Parent             []byte
 	Set                []byte
+	Wake               FilterView
+	Wait               uint32 // With wake: for how many seconds the host holds the event, at most 30 days. 0 is 7 days.
 
 	keys []byte
 }
@@ -67,6 +69,12 @@ func (v *VerdictView) Decode(b []byte) error {
 			v.keys = r.data
 		case 13<<3 | wireBytes:
 			v.Set = r.data
+		case 14<<3 | wireBytes:
+			if err := v.Wake.Decode(r.data); err != nil {
+				return err
+			}
+		case 7<<3 | wireVarint:
+			v.Wait = uint32(min(r.num, 1<<32-1))
 		}
 	}
 	if r.bad || !utf8.Valid(v.Rule) || !utf8.Valid(v.Reason) || !utf8.Valid(v.Parent) || !utf8.Valid(v.Set) {

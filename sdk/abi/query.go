@@ -126,6 +126,9 @@ func (v *FilterView) NumAuthors() int { return v.authors }
 func (v *FilterView) NumKinds() int   { return v.kinds }
 func (v *FilterView) NumTags() int    { return v.tags }
 
+// Encoded returns the bytes of the filter, nil if there is none.
+func (v *FilterView) Encoded() []byte { return v.b }
+
 // IDs returns an iterator over the ids.
 func (v *FilterView) IDs() BytesIter { return fields(v.b, 1) }
 

@@ -104,6 +104,8 @@ typedef struct {
 	talon_text rule, prefix, text;
 	uint32_t retry; /* seconds, see talon_retry_for */
 	talon_text keys, set; /* see talon_only_keys and talon_only_members */
+	talon_text wake; /* an encoded filter, see talon_awaiting */
+	uint32_t wait; /* seconds, see talon_awaiting */
 	bool end; /* see talon_ending */
 	int64_t max_author_bytes, max_repository_bytes; /* see talon_within */
 } talon_verdict;
@@ -154,6 +156,17 @@ static inline talon_verdict talon_require_auth(const char *rule, talon_text text
  * accepted within so many seconds, at most 60. The client is answered at once. */
 static inline talon_verdict talon_retry_for(talon_verdict v, uint32_t seconds) {
 	v.retry = seconds;
+	return v;
+}
+
+/* Have a held event wait for another event that the filter matches (talon_asked): one that is
+ * stored or held later. The filter has ids, authors or tags, and at most 4 KiB as JSON. Its memory
+ * stays unchanged until the host has the answer. The host then decides about the held event again,
+ * with all policies. It may do that at other times too. It holds the event for so many seconds, at
+ * most 30 days; 0 is 7 days. */
+static inline talon_verdict talon_awaiting(talon_verdict v, talon_text filter, uint32_t seconds) {
+	v.wake = filter;
+	v.wait = seconds;
 	return v;
 }
 
@@ -1149,6 +1162,11 @@ TALON_APART void talon_write_verdict(talon_writer *w, const talon_verdict *v) {
 	if (v->keys.len > 0)
 		talon_put_data(w, 12, v->keys);
 	talon_put_some(w, 13, v->set);
+	if (v->wake.len > 0) {
+		if (v->wait > 0)
+			talon_put_number(w, 7, v->wait);
+		talon_put_data(w, 14, v->wake);
+	}
 	if (v->max_author_bytes > 0)
 		talon_put_number(w, 5, (uint64_t)v->max_author_bytes);
 	if (v->max_repository_bytes > 0)

@@ -225,6 +225,10 @@ type Verdict struct {
 	Retry  uint32 // seconds, see [Verdict.RetryFor]
 	Parent string // see [Verdict.With]
 
+	// See [Verdict.Awaiting].
+	Wake *Filter
+	Wait uint32 // seconds
+
 	// Keys, 32 bytes each, one after the other, and Set are the readers of a restricted event.
 	Keys, Set string
 
@@ -298,6 +302,17 @@ func (v Verdict) With(parent string) Verdict {
 	return v
 }
 
+// Awaiting returns v, which holds an event, such that the event waits for another event that the
+// filter matches: one that is stored or held later. The filter has ids, authors or tags, and at most
+// 4 KiB as JSON. The host then decides about the held event again, with all policies and the facts as
+// they are then. It may do that at other times too, such as after a change of the settings. It holds
+// the event for the given seconds, at most 30 days; 0 is 7 days. Announcements and states of
+// repositories cannot wait.
+func (v Verdict) Awaiting(filter Filter, seconds uint32) Verdict {
+	v.Wake, v.Wait = &filter, seconds
+	return v
+}
+
 // Within returns v such that the host refuses the event or the push if the author would then have
 // more bytes of events and git data than the first limit, or the repository of a push more bytes of
 // git data than the second. The author of a push is the owner of the repository. 0 is no limit. The host enforces it
@@ -345,11 +360,16 @@ func (v *Verdict) appendReason(b []byte) []byte {
 }
 
 // more reports whether the verdict has fields that few have.
-func (v *Verdict) more() bool { return v.MaxAuthorBytes|v.MaxRepositoryBytes != 0 || v.End }
+func (v *Verdict) more() bool {
+	return v.MaxAuthorBytes|v.MaxRepositoryBytes != 0 || v.End || v.Wake != nil
+}
 
 func (v *Verdict) appendMore(b []byte) []byte {
 	if v.End {
 		b = abi.AppendEnd(b)
+	}
+	if v.Wake != nil {
+		b = abi.AppendWake(b, v.Wake.append(nil), v.Wait)
 	}
 	return abi.AppendLimits(b, max(v.MaxAuthorBytes, 0), max(v.MaxRepositoryBytes, 0))
 }

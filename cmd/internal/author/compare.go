@@ -90,7 +90,7 @@ func (a *Answer) Same(b *Answer) bool {
 	if a.Err != nil || b.Err != nil {
 		return a.Err != nil && b.Err != nil
 	}
-	return a.Action == b.Action && a.Rule == b.Rule && a.Reason == b.Reason
+	return a.Action == b.Action && a.Rule == b.Rule && a.Reason == b.Reason && a.Wake == b.Wake && a.Wait == b.Wait
 }
 
 // Verdict is the answer in two words at most: the action and the rule.
@@ -117,6 +117,9 @@ func (q *Case) Event() string {
 func (a *Answer) Said() string {
 	if a.Err != nil {
 		return a.Err.Error()
+	}
+	if a.Wake != "" {
+		return a.Reason + " (until an event matches " + a.Wake + ")"
 	}
 	return a.Reason
 }

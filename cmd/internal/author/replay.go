@@ -96,6 +96,13 @@ func (q *Case) given(a *Answer) (given Answer) {
 		given.Action++
 	}
 	given.Rule, given.Reason = cmp.Or(want.Rule, a.Rule), cmp.Or(want.Reason, a.Reason)
+	switch {
+	case q.Vector.CheckWake(a.Wake, a.Wait) == nil:
+		given.Wake, given.Wait = a.Wake, a.Wait
+	case want.Wake != nil:
+		text, _ := want.Wake.MarshalJSON() // it was read from JSON
+		given.Wake, given.Wait = string(text), want.Wait
+	}
 	return given
 }
 

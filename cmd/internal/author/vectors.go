@@ -105,6 +105,9 @@ func (a *Answer) check(v *manifest.Vector) error {
 	}
 	err := v.Check(action, a.Rule, a.Reason)
 	if err == nil {
+		err = v.CheckWake(a.Wake, a.Wait)
+	}
+	if err == nil {
 		err = v.CheckLimits(a.Limits.Author, a.Limits.Repository, a.End)
 	}
 	if err != nil || a.Audience == nil {

@@ -51,6 +51,14 @@ static talon_configured configure(const talon_config *c) {
 static talon_verdict admit(const talon_admit *in) {
 	static uint8_t memory[512], out[16 << 10];
 	const talon_event *event = &in->event;
+	if (event->kind == 16) {
+		talon_writer wake = {memory, 0, sizeof memory, false};
+		talon_ask_author(&wake, event->pubkey);
+		talon_ask_kind(&wake, 7);
+		talon_ask_tag(&wake, 'p', event->content);
+		talon_ask_since(&wake, 5);
+		return talon_awaiting(talon_hold("waits", TALON_TEXT("waits")), talon_asked(&wake), 3600);
+	}
 	line.len = 0;
 	add("kind="), num(event->kind);
 	add(" at="), num(event->created_at);

@@ -60,6 +60,11 @@ func (c *conformance) Describe() policy.Description {
 func (c *conformance) Admit(in policy.Input) policy.Verdict {
 	var l line
 	event := in.Event()
+	if event.Kind() == 16 {
+		return policy.Hold("waits").By("waits").Awaiting(policy.Filter{
+			Authors: []policy.PubKey{event.PubKey()}, Kinds: []int{7}, Tags: []policy.TagFilter{{Name: "p", Values: []string{event.Content()}}}, Since: 5,
+		}, 3600)
+	}
 	l.add("kind=").num(int64(event.Kind())).add(" at=").num(event.CreatedAt()).add(" origin=").num(int64(in.Origin()))
 	l.add(" address=", in.Address(), " relay=", in.Relay(), " now=").num(in.Now()).add(" authed=")
 	for it := in.Keys(); it.Next(); {

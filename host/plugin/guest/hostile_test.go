@@ -45,6 +45,14 @@ func TestHostileDecisions(t *testing.T) {
 		{"answers with a huge action", says([]byte{0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}), CauseGarbage},
 		{"answers in broken UTF-8", says(abi.AppendVerdict(nil, abi.ActionReject, "r", "blocked", "\xff\xfe")), CauseGarbage},
 
+		{"has an event wait for every other", says(awaiting(&abi.Filter{Kinds: []uint32{7}})), CauseGarbage},
+		{"has an event wait without conditions", says(awaiting(&abi.Filter{})), CauseGarbage},
+		{"has an event wait for what cannot come", says(awaiting(&abi.Filter{Kinds: []uint32{70000}, Authors: [][32]byte{{1}}})), CauseGarbage},
+		{"has an event wait for an address", says(awaiting(&abi.Filter{Tags: []abi.TagFilter{{Name: "address", Values: []string{"1:x:y"}}}})), CauseGarbage},
+		{"has an event wait for too much", says(awaiting(&abi.Filter{Authors: make([][32]byte, 1001)})), CauseOutput},
+		{"has an event wait for a long filter", says(awaiting(&abi.Filter{Tags: []abi.TagFilter{{Name: "t", Values: []string{strings.Repeat("\x01", 1000)}}}})), CauseGarbage},
+		{"has an event wait for garbage", says(abi.AppendWake(abi.AppendVerdict(nil, abi.ActionHold, "r", "", ""), []byte{0x0a, 3, 1, 2, 3}, 0)), CauseGarbage},
+
 		{"calls the host for ever", guest{
 			manifest: withCapabilities(abi.CapStoreReferenced), imports: imported(abi.ImportModule, abi.CapStoreReferenced, typeTwoI32),
 			admit: wasmtest.Body(call(n(0), n(10), wasmtest.Call(0), wasmtest.Drop), wasmtest.Unreachable),
@@ -251,5 +259,25 @@ func TestActionsThatMakeNoSense(t *testing.T) {
 		if _, _, err := m.Rule(t.Context(), Admit, nil, nil, now, "client"); err == nil || AsFailure(err) != nil {
 			t.Errorf("a function that the module does not have: %v, want an error that is no failure", err)
 		}
+	}
+}
+
+// awaiting is a verdict that has an event wait for another.
+func awaiting(f *abi.Filter) []byte {
+	return abi.AppendWake(abi.AppendVerdict(nil, abi.ActionHold, "r", "purgatory", "waits"), abi.AppendFilter(nil, f), 60)
+}
+
+// TestWakeIsCanonical reads a verdict that has an event wait for another.
+func TestWakeIsCanonical(t *testing.T) {
+	m, _, err := load(t, says(awaiting(&abi.Filter{
+		Authors: [][32]byte{{2}, {1}, {2}}, Kinds: []uint32{7, 1}, Tags: []abi.TagFilter{{Name: "p", Values: []string{"b", "a"}}}, Limit: 9, Header: true,
+	})).assemble(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ask(t, m, item(1, ""), &fakeFacts{})
+	want := `{"authors":["` + host.PubKey{1}.String() + `","` + host.PubKey{2}.String() + `"],"kinds":[1,7],"#p":["a","b"]}`
+	if err != nil || got.Action != host.Hold || got.Wake != want || got.Wait != 60 {
+		t.Errorf("got %+v, %v, want %s", got, err, want)
 	}
 }

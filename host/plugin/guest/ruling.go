@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talon/host"
+	"talon/host/wire"
 	"talon/sdk/abi"
 	"talon/sdk/abi/manifest"
 )
@@ -142,6 +143,13 @@ func (inst *instance) ruling(f Func, v *abi.VerdictView, source string) (host.Ru
 	}
 	if action == host.Hold {
 		ruling.Parent = string(v.Parent)
+		var failure *Failure
+		if ruling.Wake, failure = wake(v); failure != nil {
+			return host.Ruling{}, nil, failure
+		}
+		if ruling.Wake != "" {
+			ruling.Wait = int64(v.Wait)
+		}
 	}
 	if action == host.Restrict {
 		var failure *Failure
@@ -176,6 +184,38 @@ func (m *Module) audience(v *abi.VerdictView) (*host.Audience, *Failure) {
 		}
 	}
 	return a, nil
+}
+
+// maxWake bounds the filter of a verdict that holds an event, as JSON. The host keeps one for each
+// such event.
+const maxWake = 4 << 10
+
+// wake returns the filter of the event for which a verdict has an event wait, as canonical JSON; empty
+// if there is none. A filter without ids, authors and tags would match at every moment.
+func wake(v *abi.VerdictView) (string, *Failure) {
+	encoded := v.Wake.Encoded()
+	if encoded == nil {
+		return "", nil
+	}
+	f, possible, err := readFilter(encoded)
+	if err != nil {
+		return "", &Failure{Cause: CauseGarbage, what: "holds an event with a filter that is none", err: err}
+	}
+	for _, t := range f.Tags {
+		if t.Name == host.AddressOf || t.Name == host.MaintainerOf {
+			return "", &Failure{Cause: CauseGarbage, what: "holds an event with a filter by address or maintainer: want tags of one letter"}
+		}
+	}
+	if !possible || f.IDs == nil && f.Authors == nil && f.Tags == nil {
+		return "", &Failure{Cause: CauseGarbage, what: "holds an event with a filter that has no ids, authors and tags, or that matches nothing"}
+	}
+	f = f.Canonical()
+	f.Limit, f.Header = -1, false
+	text := wire.AppendFilter(nil, &f)
+	if len(text) > maxWake {
+		return "", &Failure{Cause: CauseGarbage, what: fmt.Sprintf("holds an event with a filter of %d bytes as JSON; the limit is %d", len(text), maxWake)}
+	}
+	return string(text), nil
 }
 
 // Reason makes what a plugin says fit for an OK message: one line with a

@@ -221,7 +221,8 @@ func (inst *instance) judge(test *selfTest, answer []byte) error {
 	if err := inst.view.Decode(answer); err != nil {
 		return &Failure{Cause: CauseGarbage, what: "answered with garbage", err: err}
 	}
-	if _, _, failure := inst.ruling(test.function, &inst.view, ""); failure != nil {
+	ruling, _, failure := inst.ruling(test.function, &inst.view, "")
+	if failure != nil {
 		return failure
 	}
 	if test.vector == nil {
@@ -235,6 +236,9 @@ func (inst *instance) judge(test *selfTest, answer []byte) error {
 		keys = append(keys, inst.view.Key(i))
 	}
 	if err := test.vector.CheckAudience(keys, string(inst.view.Set)); err != nil {
+		return unwanted{err}
+	}
+	if err := test.vector.CheckWake(ruling.Wake, ruling.Wait); err != nil {
 		return unwanted{err}
 	}
 	if err := test.vector.CheckLimits(inst.view.MaxAuthorBytes, inst.view.MaxRepositoryBytes, inst.view.End); err != nil {

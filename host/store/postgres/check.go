@@ -139,15 +139,16 @@ type row struct {
 	since, due                int64
 	dormant                   bool
 	cause                     int16
+	wake                      []byte
 }
 
 // table looks at every row, in pieces, and returns how many there are and the bytes of
 // their JSON.
 func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error) {
-	more := "0::bigint, 0::bigint, false, 0::smallint"
+	more := "0::bigint, 0::bigint, false, 0::smallint, NULL::bytea"
 	name := "event"
 	if t == held {
-		more, name = "since, due, dormant, cause", "held event"
+		more, name = "since, due, dormant, cause, wake", "held event"
 	}
 	var tags int64
 	sql := `SELECT seq, created_at, id, pubkey, place, json, kind, expires, address, audience, ` + more + ` FROM ` + t.event + ` WHERE seq > $1 ORDER BY seq LIMIT $2`
@@ -157,7 +158,7 @@ func (c *checker) table(ctx context.Context, t tables) (n, size int64, err error
 			return n, size, err
 		}
 		rows, err := pgx.CollectRows(found, func(x pgx.CollectableRow) (r row, err error) {
-			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.sortKey, &r.json, &r.kind, &r.expires, &r.address, &r.audience, &r.since, &r.due, &r.dormant, &r.cause)
+			return r, x.Scan(&r.seq, &r.createdAt, &r.id, &r.pubkey, &r.sortKey, &r.json, &r.kind, &r.expires, &r.address, &r.audience, &r.since, &r.due, &r.dormant, &r.cause, &r.wake)
 		})
 		if err != nil {
 			return n, size, err
@@ -219,7 +220,7 @@ func (c *checker) row(name string, r *row, e *host.Event, t tables) {
 		c.problem("%s %d (%s): %v", name, r.seq, e.ID, err)
 	}
 	switch {
-	case t == held && r.due != purgatory.Due(e, purgatory.Cause(r.cause), r.since, r.dormant):
+	case t == held && !purgatory.DueFits(e, purgatory.Cause(r.cause), r.since, r.due, r.dormant):
 		c.problem("%s %d (%s): due at %d, which is wrong for one held since %d", name, r.seq, e.ID, r.due, r.since)
 	case t == stored && r.seq > c.total.Seq:
 		c.problem("%s %d (%s): the highest number given is %d", name, r.seq, e.ID, c.total.Seq)
@@ -255,6 +256,7 @@ func (c *checker) conflicts(ctx context.Context) error {
 		{`SELECT h.id FROM held h JOIN deleted_address d ON d.key = h.address WHERE h.created_at <= d.until`, "held, but its author deleted its address"},
 		{`SELECT h.id FROM held h JOIN event e ON e.address = h.address WHERE e.place < h.place`, "held, but a newer version is stored"},
 		{`SELECT h.id FROM held h JOIN held o ON o.address = h.address AND o.seq <> h.seq WHERE h.kind = 30617`, "held beside another version of the announcement"},
+		{`SELECT h.id FROM held h WHERE (h.wake IS NOT NULL) <> (h.cause = 2)`, "held with a filter of another event for which it waits, or lacks one"},
 		{`SELECT h.id FROM held h WHERE h.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM held p WHERE p.address = h.parent OR p.id = h.parent)`, "held, and the held event on which it depends is not here"},
 	} {
 		rows, err := c.tx.Query(ctx, rule.sql)
@@ -275,7 +277,7 @@ func (c *checker) conflicts(ctx context.Context) error {
 // weights compares the weights of authors and networks with the held events.
 func (c *checker) weights(ctx context.Context) error {
 	const weights = `
-		WITH h AS (SELECT *, CASE WHEN known THEN 8 ELSE 0 END AS part, octet_length(json)::bigint AS size FROM held), w AS (
+		WITH h AS (SELECT *, CASE WHEN known THEN 8 ELSE 0 END + CASE WHEN cause = 2 THEN 16 ELSE 0 END AS part, octet_length(json)::bigint AS size FROM held), w AS (
 			SELECT 0 + part AS class, ''::bytea AS key, count(*) AS events, sum(size)::bigint AS bytes FROM h GROUP BY part
 			UNION ALL SELECT 1 + part, pubkey, count(*), sum(size)::bigint FROM h GROUP BY part, pubkey
 			UNION ALL SELECT 2 + part, network, count(*), sum(size)::bigint FROM h WHERE network IS NOT NULL GROUP BY part, network

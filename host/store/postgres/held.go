@@ -69,17 +69,11 @@ func (r rows) MayHold(host.Kind) bool { return r.tx.total.Held > 0 }
 // HeldTotal returns how many events are held, and the bytes of their JSON.
 func (r rows) HeldTotal() (events, bytes int64) { return r.tx.total.Held, r.tx.total.HeldBytes }
 
-// HeldByAuthor returns how many events of the author are held.
-func (r rows) HeldByAuthor(author host.PubKey) (n int64, err error) {
-	_, err = r.tx.row(`SELECT count(*) FROM held WHERE pubkey = $1`, []any{author[:]}, &n)
-	return n, err
-}
-
 // held returns the rows for which a condition holds.
 func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 	ctx, cancel := call()
 	defer cancel()
-	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience, synced FROM held WHERE `
+	const columns = `SELECT seq, id, pubkey, kind, created_at, json, since, due, dormant, reason, cause, parent, network, known, audience, synced, wake FROM held WHERE `
 	found, err := r.tx.s.conn.Query(ctx, columns+where, args...)
 	if err != nil {
 		return nil, err
@@ -89,7 +83,7 @@ func (r rows) held(where string, args ...any) ([]*purgatory.Row, error) {
 		var id, pubkey, reason, audience []byte
 		var kind int32
 		var cause int16
-		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent, &h.Network, &h.Known, &audience, &h.Synced)
+		err := row.Scan(&h.Number, &id, &pubkey, &kind, &h.CreatedAt, &h.JSON, &h.Since, &h.Due, &h.Dormant, &reason, &cause, &h.Parent, &h.Network, &h.Known, &audience, &h.Synced, &h.Wake)
 		h.Audience = audienceOf(audience)
 		copy(h.ID[:], id)
 		copy(h.PubKey[:], pubkey)
@@ -174,13 +168,14 @@ func (r rows) Heaviest(c purgatory.Class, byBytes bool) (key []byte, w purgatory
 // row out.
 func (r rows) NewestOf(c purgatory.Class, key []byte, except int64) (*purgatory.Row, error) {
 	where := `network = $1`
-	switch c &^ purgatory.KnownPart {
+	switch c &^ (purgatory.KnownPart | purgatory.VerdictPart) {
 	case purgatory.OfAuthor:
 		where = `pubkey = $1`
 	case purgatory.OfDependentsNetwork:
 		where += ` AND parent IS NOT NULL`
 	}
-	return r.firstHeld(where+` AND known = $2 AND seq <> $3 ORDER BY seq DESC LIMIT 1`, key, c >= purgatory.KnownPart, except)
+	return r.firstHeld(where+` AND known = $2 AND (cause = 2) = $3 AND seq <> $4 ORDER BY seq DESC LIMIT 1`,
+		key, c&purgatory.KnownPart != 0, c&purgatory.VerdictPart != 0, except)
 }
 
 // FirstDependent returns the row of a stranger that depends on any key and is due first, nil for
@@ -203,9 +198,9 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 	tx := r.tx
 	var seq int64
 	_, err := tx.row(`
-		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent, network, known, audience, synced)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) RETURNING seq`,
-		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent, h.Network, h.Known, e.Audience.Encode(), h.Synced}, &seq)
+		INSERT INTO held (id, pubkey, place, kind, created_at, expires, address, json, since, due, dormant, reason, cause, parent, network, known, audience, synced, wake)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) RETURNING seq`,
+		[]any{e.ID[:], e.PubKey[:], sortKeyOf(e), int32(e.Kind), e.CreatedAt, expiry(e), k.AddressKey, e.JSON, h.Since, h.Due, h.Dormant, []byte(h.Reason), int16(h.Cause), h.Parent, h.Network, h.Known, e.Audience.Encode(), h.Synced, h.Wake}, &seq)
 	if err != nil {
 		return err
 	}
@@ -224,11 +219,11 @@ func (r rows) InsertHeld(e *host.Event, k *semantics.Known, h *purgatory.Row) er
 	return nil
 }
 
-// UpdateHeld writes Since, Due and Dormant of a row.
+// UpdateHeld writes Since, Due, Dormant and Wake of a row.
 func (r rows) UpdateHeld(h *purgatory.Row) error {
 	r.tx.holdChanged = true
 	r.tx.work++
-	_, err := r.tx.exec(`UPDATE held SET since = $2, due = $3, dormant = $4 WHERE seq = $1`, h.Number, h.Since, h.Due, h.Dormant)
+	_, err := r.tx.exec(`UPDATE held SET since = $2, due = $3, dormant = $4, wake = $5 WHERE seq = $1`, h.Number, h.Since, h.Due, h.Dormant, h.Wake)
 	return err
 }
 

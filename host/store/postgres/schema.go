@@ -34,7 +34,7 @@ type layout struct {
 }
 
 // present is what this program knows.
-var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7, 8, 8, 10}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
+var present = layout{steps, []int{1, 2, 2, 2, 2, 6, 7, 8, 8, 10, 11}, map[int]func(context.Context, pgx.Tx) error{5: indexWords, 6: countUsage}}
 
 // version is the schema version of the program.
 func (l *layout) version() int { return len(l.steps) }
@@ -346,6 +346,35 @@ CREATE INDEX vanished_unknown ON vanished (number) WHERE json IS NULL;
 ALTER TABLE total ADD COLUMN vanished bigint NOT NULL DEFAULT 0; -- rows in vanished
 CREATE INDEX hidden_author ON hidden (pubkey, number);
 CREATE INDEX hidden_kind ON hidden (kind, number);
+`, `
+-- The filter of another event for which a module holds an event: see package purgatory. Such rows
+-- have weights of their own. An older program would serve such an event when its git data comes.
+ALTER TABLE held ADD COLUMN wake bytea; -- canonical JSON; NULL for other causes
+CREATE OR REPLACE FUNCTION held_weigh() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+	h held%ROWTYPE;
+	n bigint := 1;
+	part int;
+BEGIN
+	IF TG_OP = 'DELETE' THEN
+		h := OLD;
+		n := -1;
+	ELSE
+		h := NEW;
+	END IF;
+	part := CASE WHEN h.known THEN 8 ELSE 0 END + CASE WHEN h.cause = 2 THEN 16 ELSE 0 END;
+	INSERT INTO held_weight AS w
+		SELECT (x.class + part)::smallint, x.key, n, n * octet_length(h.json) FROM (VALUES
+			(0, ''::bytea), (1, h.pubkey), (2, h.network),
+			(3, CASE WHEN h.parent IS NOT NULL THEN ''::bytea END),
+			(4, CASE WHEN h.parent IS NOT NULL THEN h.network END)
+		) x (class, key) WHERE x.key IS NOT NULL
+		ON CONFLICT (class, key) DO UPDATE SET events = w.events + excluded.events, bytes = w.bytes + excluded.bytes;
+	IF n < 0 THEN
+		DELETE FROM held_weight WHERE events = 0 AND class IN (part, part + 1, part + 2, part + 3, part + 4) AND key IN ('', h.pubkey, h.network);
+	END IF;
+	RETURN NULL;
+END $$;
 `}
 
 // prepare makes sure that there is a table meta in the schema that the connection's

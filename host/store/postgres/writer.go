@@ -455,8 +455,11 @@ const (
 	changeRemoved   = 'r'
 	changeHeld      = 'h' // with its fate
 	changeSynced    = 'y' // likewise, of an event that a relay sent
-	changeArrived   = 'a' // no event
-	changeAudience  = 'w' // the audience of the event that follows, in the place of its JSON
+
+	changeAwaits       = 'q' // as changeHeld, of an event that a module holds
+	changeSyncedAwaits = 'z' // likewise, of one that a relay sent
+	changeArrived      = 'a' // no event
+	changeAudience     = 'w' // the audience of the event that follows, in the place of its JSON
 )
 
 var errChanges = errors.New("a row of table log is damaged")
@@ -493,7 +496,12 @@ func (c *changes) removed(events []*host.Event) {
 func (c *changes) held(list []host.HeldChange) {
 	for _, h := range list {
 		sort := byte(changeHeld)
-		if h.Synced {
+		switch {
+		case h.Awaits && h.Synced:
+			sort = changeSyncedAwaits
+		case h.Awaits:
+			sort = changeAwaits
+		case h.Synced:
 			sort = changeSynced
 		}
 		c.event(sort, uint64(h.Status), h.Event)
@@ -537,11 +545,11 @@ func (c changes) commit() (out host.Commit, err error) {
 			out.Published = append(out.Published, host.Published{Event: e, Seq: int64(number), Changed: before})
 		case changeRemoved:
 			out.Removed = append(out.Removed, e)
-		case changeHeld, changeSynced:
+		case changeHeld, changeSynced, changeAwaits, changeSyncedAwaits:
 			if number >= uint64(host.HeldStatuses) {
 				return out, errChanges
 			}
-			out.Held = append(out.Held, host.HeldChange{Event: e, Status: host.HeldStatus(number), Synced: sort == changeSynced})
+			out.Held = append(out.Held, host.HeldChange{Event: e, Status: host.HeldStatus(number), Synced: sort == changeSynced || sort == changeSyncedAwaits, Awaits: sort == changeAwaits || sort == changeSyncedAwaits})
 		default:
 			return out, errChanges
 		}

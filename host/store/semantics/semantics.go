@@ -33,6 +33,13 @@ const (
 	ReasonNoParent   = "blocked: the event that this one depends on is not held here any more: send it again"
 	ReasonParentFull = "rate-limited: too many events wait together with the one that this event depends on: try again when that is served"
 
+	ReasonFullAwaiting    = "rate-limited: too many events wait here until others come: try again later"
+	ReasonNetworkAwaiting = "rate-limited: too many events from your network wait here until others come: try again later"
+	ReasonMayNotAwait     = "blocked: a policy of this relay would have an announcement or a state wait until another event comes, which is not possible"
+
+	// ReasonOwnAwaiting has a format verb for the number of such events of the author.
+	ReasonOwnAwaiting = "restricted: %d events of yours wait here until others come: delete those that you do not need"
+
 	// ReasonOwnFull has a format verb for the number of held events of the author.
 	ReasonOwnFull = "restricted: %d events of yours wait for their git data: push it, or delete those that you do not need"
 )
@@ -86,6 +93,10 @@ type HeldLimits struct {
 	Dependents int64 // events that wait for other held events, in all; default 5,000
 	ByParent   int64 // events that wait for the same one; default 100
 
+	Verdicts         int64 // events that a policy holds until another event comes, in all; default 5,000
+	VerdictsByAuthor int64 // of one author; default 20
+	VerdictBytes     int64 // of their JSON, in all; default 16 MiB
+
 	Placeholders int64 // refs that were pushed before their events; default 100,000
 }
 
@@ -94,7 +105,7 @@ func (l *HeldLimits) SetDefaults() {
 	for _, v := range []struct {
 		limit *int64
 		value int64
-	}{{&l.Events, 20_000}, {&l.ByAuthor, 200}, {&l.Bytes, 64 << 20}, {&l.Dependents, 5_000}, {&l.ByParent, 100}, {&l.Placeholders, 100_000}} {
+	}{{&l.Events, 20_000}, {&l.ByAuthor, 200}, {&l.Bytes, 64 << 20}, {&l.Dependents, 5_000}, {&l.ByParent, 100}, {&l.Verdicts, 5_000}, {&l.VerdictsByAuthor, 20}, {&l.VerdictBytes, 16 << 20}, {&l.Placeholders, 100_000}} {
 		if *v.limit == 0 {
 			*v.limit = v.value
 		}

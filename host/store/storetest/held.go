@@ -17,6 +17,8 @@ var awaitingGit = host.HoldOptions{Reason: host.ReasonHeld}
 //
 //	hold X, sync X     a client or another relay sends it, to be held
 //	with Y X           a client sends X, to be held as long as Y
+//	await X, other X   a module holds X until another event comes, for three days; with other, until yet another one
+//	refuse X           the policies refuse it after that
 //	put X              it is stored, deletions too
 //	wait N             seconds pass, and the sweep comes
 //	pass N             seconds pass, and the sweep is late
@@ -246,6 +248,45 @@ func testHeldStories(t *testing.T, x Engine) {
 			wait 1800: A1 dormant M1 expired
 			sync A1: held
 			with A1 M1: rejected`},
+		{"a module holds it, and it waits for days", `
+			await PR: held, PR held
+			release PR: PR held
+			wait 86400: 
+			other PR: held
+			wait 86400: 
+			await PR: held
+			wait 86399: 
+			wait 1: PR expired
+			release PR: PR absent`},
+		{"another event has come, and it is stored", `
+			await PR: held, PR held
+			with PR C3: held, C3 held
+			wait 3600: 
+			put PR: stored, PR released C3 released`},
+		{"another event has come, and it waits for its git data", `
+			await PR: held, PR held
+			with PR C3: held, C3 held
+			wait 3600: 
+			hold PR: held, PR replaced PR held
+			await PR: held
+			release PR: PR released C3 released`},
+		{"another event has come, and it is refused", `
+			await PR: held, PR held
+			with PR C3: held, C3 held
+			hold A1: held, A1 held
+			refuse PR A1 C1: PR expired C3 expired
+			release A1: A1 released`},
+		{"its author deletes it", `
+			await C1: held, C1 held
+			put delC1: stored, C1 deleted
+			await C1: rejected`},
+		{"an announcement and a state wait for no other event", `
+			await A1: rejected
+			await S1: rejected`},
+		{"it expires before its time is over (NIP-40)", `
+			await brief: held, brief held
+			wait 99: 
+			wait 1: brief expired`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now += 10_000_000 // what was held before is forgotten
@@ -262,10 +303,13 @@ func testHeldStories(t *testing.T, x Engine) {
 				e := events[words[len(words)-1]]
 				answer, fates := "", []host.HeldChange(nil)
 				switch words[0] {
-				case "hold", "sync", "state", "with":
+				case "hold", "sync", "state", "with", "await", "other":
 					h := host.HoldOptions{Reason: host.ReasonHeld, Synced: words[0] == "sync"}
 					if words[0] == "with" {
 						h.Parent = reference(events[words[1]])
+					}
+					if words[0] == "await" || words[0] == "other" {
+						h.Wake, h.Wait = []byte(`{"#p":["`+words[0]+`"]}`), 3*24*60*60
 					}
 					if words[0] == "state" {
 						h.ExtendDeadline = []host.Address{{Kind: 30617, PubKey: owner, D: "repo"}}
@@ -296,6 +340,12 @@ func testHeldStories(t *testing.T, x Engine) {
 					fates = Release(t, s, now, host.Release{ExtendDeadline: []host.Address{
 						{Kind: 30617, PubKey: owner, D: "repo"}, {Kind: 1, PubKey: owner},
 					}}).Held
+				case "refuse":
+					var r host.Release
+					for _, name := range words[1:] {
+						r.Refused = append(r.Refused, events[name].ID)
+					}
+					fates = Release(t, s, now, r).Held
 				case "release":
 					var r host.Release
 					for _, name := range words[1:] {
@@ -405,6 +455,43 @@ func testHeldBounds(t *testing.T, x Engine) {
 			t.Errorf("got %s, last %q, want %s, %q", codes, reason, want, prefix)
 		}
 	}
+	t.Run("events that a module holds", func(t *testing.T) {
+		s := limited(t, semantics.HeldLimits{Events: 4, Verdicts: 8, VerdictsByAuthor: 2})
+		await := host.HoldOptions{Reason: "purgatory: waits", Wake: []byte(`{"#p":["x"]}`), Wait: 1000}
+		n := 100
+		hold := func(author byte, o host.HoldOptions) string {
+			n++
+			out := Hold(t, s, now, o, Event(n, author, 1621, 1))
+			return out.Code.String()[:1] + " " + out.Reason
+		}
+		for author := byte(1); author <= 3; author++ { // strangers have six places
+			for range 2 {
+				if got := hold(author, await); got[0] != 'h' {
+					t.Fatal(got)
+				}
+			}
+		}
+		if got := hold(1, await); !strings.HasPrefix(got, "r restricted: 2 events of yours") {
+			t.Errorf("a third event of an author: %s", got)
+		}
+		if got := hold(9, await); !strings.HasPrefix(got, "h") {
+			t.Errorf("a newcomer has no place, and the newest of the heaviest author does not give way: %s", got)
+		}
+		known := await
+		known.Known = true
+		for _, author := range []byte{6, 7} {
+			if got := hold(author, known); got[0] != 'h' {
+				t.Errorf("a known person beside strangers who have filled their part: %s", got)
+			}
+		}
+		if got := hold(8, awaitingGit); got[0] != 'h' {
+			t.Errorf("an event that waits for git data has no place beside them: %s", got)
+		}
+		if st := s.Total(); st.Held != 9 {
+			t.Errorf("%d events are held, want 9", st.Held)
+		}
+		Check(t, s)
+	})
 	t.Run("events", func(t *testing.T) {
 		s := limited(t, semantics.HeldLimits{Events: 3})
 		codes, reason := fill(t, s, now, 1, 10, 14)

@@ -33,22 +33,36 @@ type modelHeld struct {
 	network string
 	known   bool
 	synced  bool
+	wake    string // of one that a module holds
+	until   int64
 }
 
 func (h *modelHeld) cause() purgatory.Cause {
-	if h.parent != "" {
+	switch {
+	case h.wake != "":
+		return purgatory.CauseVerdict
+	case h.parent != "":
 		return purgatory.CauseParent
 	}
 	return purgatory.CauseGit
 }
 
 func (h *modelHeld) due() int64 {
+	if h.wake != "" {
+		return h.until
+	}
 	return purgatory.Due(h.Event, h.cause(), h.since, h.dormant)
 }
 
 func (h *modelHeld) phase(now int64) purgatory.Phase {
 	if at, ok := h.Expiration(); ok && at <= now {
 		return purgatory.Forgotten
+	}
+	if h.wake != "" {
+		if now >= h.until {
+			return purgatory.Forgotten
+		}
+		return purgatory.Waiting
 	}
 	return purgatory.Term{Announcement: h.Kind == 30617 && h.parent == "", Since: h.since}.Phase(now)
 }
@@ -151,7 +165,11 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 	}
 	if h := m.find(e.ID); h != nil {
 		m.age(&fates, h, now)
-		if m.find(e.ID) != nil {
+		if h.wake != "" && hd.Wake != nil && m.find(e.ID) != nil {
+			h.wake = string(hd.Wake)
+			return host.Held, h.reason, fates
+		}
+		if m.find(e.ID) != nil && h.wake == "" {
 			if e.Kind == 30617 && !hd.Synced {
 				m.restart(&fates, h, now)
 			}
@@ -189,6 +207,16 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 		return host.Replaced, semantics.ReasonNewer, fates
 	}
 	row := &modelHeld{Event: e, since: now, reason: hd.Reason, network: hd.Network, known: hd.Known, synced: hd.Synced}
+	waited := m.find(e.ID)
+	if waited != nil {
+		row.network, row.known, row.synced = waited.network, waited.known, waited.synced
+	}
+	if hd.Wake != nil {
+		row.wake, row.until = string(hd.Wake), now+min(hd.Wait, purgatory.MaxWait)
+		if at, ok := e.Expiration(); ok {
+			row.until = min(row.until, at)
+		}
+	}
 	if hd.Parent != "" && !m.depend(row, hd.Parent, now) {
 		return host.Rejected, semantics.ReasonNoParent, fates
 	}
@@ -197,6 +225,9 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 	}
 	if old != nil {
 		m.drop(&fates, host.StatusReplaced, func(h *modelHeld) bool { return h == old })
+	}
+	if waited != nil {
+		m.drop(&fates, host.StatusReplaced, func(h *modelHeld) bool { return h == waited })
 	}
 	m.held = append(m.held, row)
 	delete(m.gone, e.ID)
@@ -207,7 +238,9 @@ func (m *heldModel) hold(e *host.Event, hd host.HoldOptions, now int64) (host.Co
 
 func (m *heldModel) age(fates *[]string, h *modelHeld, now int64) {
 	if p := m.parentOf(h.parent); h.due() <= now && p != nil && waits(p, now) {
-		h.since = max(h.since, p.since)
+		if h.since = max(h.since, p.since); p.wake != "" {
+			h.since = now
+		}
 	}
 	switch phase := h.phase(now); {
 	case phase >= purgatory.Gone:
@@ -276,6 +309,8 @@ func (m *heldModel) release(r host.Release, now int64) (events, fates []string) 
 		h := m.find(id)
 		var list, more []string
 		switch {
+		case h != nil && h.wake != "":
+			list = []string{id.String() + " " + host.StatusHeld.String()}
 		case h != nil:
 			list, more = m.releaseRow(h, now)
 		case m.events[id] != nil:
@@ -292,6 +327,9 @@ func (m *heldModel) release(r host.Release, now int64) (events, fates []string) 
 			done[name] = true
 		}
 		events, fates = append(events, list...), append(fates, more...)
+	}
+	for _, id := range r.Refused {
+		m.drop(&fates, host.StatusExpired, func(h *modelHeld) bool { return h.ID == id && h.wake != "" })
 	}
 	m.restartAll(&fates, r.ExtendDeadline, now)
 	return events, fates
@@ -332,9 +370,9 @@ func testHeldModel(t *testing.T, x Engine) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			dir := x.New(t)
-			opts := Options{Held: semantics.HeldLimits{Events: 16, ByAuthor: 5, Bytes: 6000, Dependents: 6, ByParent: 3}}
+			opts := Options{Held: semantics.HeldLimits{Events: 16, ByAuthor: 5, Bytes: 6000, Dependents: 6, ByParent: 3, Verdicts: 16, VerdictsByAuthor: 4, VerdictBytes: 5000}}
 			if seed%3 == 0 {
-				opts.Held = semantics.HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20, Dependents: 1000, ByParent: 1000}
+				opts.Held = semantics.HeldLimits{Events: 1000, ByAuthor: 1000, Bytes: 1 << 20, Dependents: 1000, ByParent: 1000, Verdicts: 1000, VerdictsByAuthor: 1000, VerdictBytes: 1 << 20}
 			}
 			s := openWith(t, x, dir, opts)
 			m := &heldModel{model: newModel(), gone: map[host.ID]int64{}, limits: opts.Held}
@@ -374,6 +412,10 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 			if len(m.held) > 0 && w.IntN(3) == 0 {
 				h.Parent = reference(pick(w, m.held...).Event)
 			}
+			if h.Parent == "" && purgatory.MayAwait(e.Kind) && w.IntN(2) == 0 {
+				h.Wake = pick(w, []byte(`{"kinds":[7]}`), []byte(`{"kinds":[1]}`))
+				h.Wait = pick[int64](w, 5, 1000, 2*purgatory.HoldFor, 2*purgatory.MaxWait)
+			}
 			got, err := tx.Hold(e, h, *now)
 			if err != nil {
 				t.Fatal(err)
@@ -400,6 +442,9 @@ func compareHolds(t *testing.T, s Store, m *heldModel, w *world, now *int64) {
 				if len(w.past) > 0 {
 					r.IDs = append(r.IDs, pick(w, w.past...).ID)
 				}
+			}
+			if len(r.IDs) > 1 {
+				r.Refused = r.IDs[:1]
 			}
 			r.ExtendDeadline = w.restarts()
 			got, err := tx.Release(r, *now)
@@ -464,12 +509,12 @@ func compareHeldReads(t *testing.T, s Store, m *heldModel, w *world) {
 	}
 	var got []string
 	err := s.EachHeld(ctx, func(h host.HeldEvent) error {
-		got = append(got, fmt.Sprintf("%s %d %v %v %v", h.JSON, h.Since, h.Dormant, h.Dependent, h.Synced))
+		got = append(got, fmt.Sprintf("%s %d %v %v %v %s", h.JSON, h.Since, h.Dormant, h.Dependent, h.Synced, h.Wake))
 		return nil
 	})
 	var want []string
 	for _, h := range m.held {
-		want = append(want, fmt.Sprintf("%s %d %v %v %v", h.JSON, h.since, h.dormant, h.parent != "", h.synced))
+		want = append(want, fmt.Sprintf("%s %d %v %v %v %s", h.JSON, h.since, h.dormant, h.parent != "", h.synced, h.wake))
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("each: got %q, %v, want %q", got, err, want)

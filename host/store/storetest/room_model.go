@@ -10,15 +10,20 @@ import (
 
 // room makes room for an event, and returns the start of the reason why there is none.
 func (m *heldModel) room(fates *[]string, e, old *modelHeld) string {
-	own := func(h *modelHeld) bool { return h.PubKey == e.PubKey }
+	limits, network, full := m.limits, semantics.ReasonNetwork, semantics.ReasonFull
+	if e.wake != "" {
+		limits.Events, limits.Bytes, limits.ByAuthor = limits.Verdicts, limits.VerdictBytes, limits.VerdictsByAuthor
+		network, full = semantics.ReasonNetworkAwaiting, semantics.ReasonFullAwaiting
+	}
+	own := func(h *modelHeld) bool { return h.PubKey == e.PubKey && e.shares(h) }
 	dormant := func(h *modelHeld) bool { return h.dormant }
 	depends := func(h *modelHeld) bool { return h.parent != "" }
-	if n, _ := m.weigh(old, own); old == nil && n >= m.limits.ByAuthor {
-		if !m.evict(fates, old, func(h *modelHeld) bool { return own(h) && h.dormant }) {
+	if n, _ := m.weigh(old, own); old == nil && n >= limits.ByAuthor {
+		if e.wake != "" || !m.evict(fates, old, func(h *modelHeld) bool { return own(h) && h.dormant }) {
 			return "restricted"
 		}
 	}
-	if e.known && m.fitsKnown(e, old) {
+	if e.known && m.fitsKnown(e, old, limits) {
 		return ""
 	}
 	e.known = false
@@ -27,25 +32,28 @@ func (m *heldModel) room(fates *[]string, e, old *modelHeld) string {
 	}
 	size := int64(len(e.JSON))
 	if strings.HasPrefix(e.network, "n") {
-		n, bytes := m.weigh(old, func(h *modelHeld) bool { return !h.known && h.network == e.network })
-		if n+1 > bound.Share(m.limits.Events) || bytes+size > bound.Share(m.limits.Bytes) {
-			return semantics.ReasonNetwork
+		n, bytes := m.weigh(old, func(h *modelHeld) bool { return !h.known && h.network == e.network && e.shares(h) })
+		if n+1 > bound.Share(limits.Events) || bytes+size > bound.Share(limits.Bytes) {
+			return network
 		}
 	}
 	strangers := func(cond func(*modelHeld) bool) func(*modelHeld) bool {
-		return func(h *modelHeld) bool { return !h.known && cond(h) }
+		return func(h *modelHeld) bool { return !h.known && e.shares(h) && cond(h) }
 	}
-	events, bytes := m.limits.Events-m.limits.Events/4, m.limits.Bytes-m.limits.Bytes/4
+	events, bytes := limits.Events-limits.Events/4, limits.Bytes-limits.Bytes/4
 	for {
 		n, used := m.weigh(old, strangers(func(*modelHeld) bool { return true }))
 		if n < events && used+size <= bytes {
 			return ""
 		}
 		if depends(e) || !m.evict(fates, old, strangers(depends)) && !m.evict(fates, old, strangers(dormant)) && !m.evictHeaviest(fates, e, old, n < events) {
-			return semantics.ReasonFull
+			return full
 		}
 	}
 }
+
+// shares reports whether both rows are in the same quota.
+func (e *modelHeld) shares(h *modelHeld) bool { return (e.wake != "") == (h.wake != "") }
 
 // weigh counts the rows for which cond holds, and the bytes of their JSON, without one row.
 func (m *heldModel) weigh(except *modelHeld, cond func(*modelHeld) bool) (n, size int64) {
@@ -70,8 +78,8 @@ func (m *heldModel) evict(fates *[]string, except *modelHeld, cond func(*modelHe
 	return first != nil
 }
 
-func (m *heldModel) fitsKnown(e, old *modelHeld) bool {
-	events, bytes := m.limits.Events/4, m.limits.Bytes/4
+func (m *heldModel) fitsKnown(e, old *modelHeld, limits semantics.HeldLimits) bool {
+	events, bytes := limits.Events/4, limits.Bytes/4
 	for _, part := range []struct {
 		cond          func(*modelHeld) bool
 		events, bytes int64
@@ -80,7 +88,7 @@ func (m *heldModel) fitsKnown(e, old *modelHeld) bool {
 		{func(h *modelHeld) bool { return h.PubKey == e.PubKey }, bound.Share(events), bound.Share(bytes)},
 		{func(h *modelHeld) bool { return e.network != "" && h.network == e.network }, bound.Share(events), bound.Share(bytes)},
 	} {
-		n, size := m.weigh(old, func(h *modelHeld) bool { return h.known && part.cond(h) })
+		n, size := m.weigh(old, func(h *modelHeld) bool { return h.known && e.shares(h) && part.cond(h) })
 		if n+1 > part.events || size+int64(len(e.JSON)) > part.bytes {
 			return false
 		}
@@ -149,7 +157,7 @@ func (m *heldModel) evictHeaviest(fates *[]string, e, old *modelHeld, byBytes bo
 	} {
 		weigh := func(h *modelHeld) (string, int64) {
 			switch {
-			case h.known:
+			case h.known || !e.shares(h):
 				return "", 0
 			case byBytes:
 				return key(h), int64(len(h.JSON))
@@ -179,7 +187,7 @@ func (m *heldModel) evictHeaviest(fates *[]string, e, old *modelHeld, byBytes bo
 		if weight(heaviest, nil) < mine+more {
 			continue
 		}
-		if m.evictNewest(fates, old, func(h *modelHeld) bool { return !h.known && key(h) == heaviest }) {
+		if m.evictNewest(fates, old, func(h *modelHeld) bool { return !h.known && e.shares(h) && key(h) == heaviest }) {
 			return true
 		}
 	}

@@ -252,6 +252,33 @@ func isName(s string, limit int) bool {
 // capabilitySets is the capability of modules that read sets.
 const capabilitySets = "sets.contains"
 
+// CheckNamedSets returns an error for a value of the configuration that names a set which is not
+// there. Names are those of the side-car. The host has more.
+func (m *Manifest) CheckNamedSets(values map[string]any, names []string, exists func(name string) bool) error {
+	settings, err := m.Resolve(values)
+	if err != nil {
+		return err
+	}
+	for i := range m.Config {
+		prefix := m.Config[i].SetPrefix
+		if prefix == "" {
+			continue
+		}
+		for _, value := range settings[i].Strings {
+			name, ok := strings.CutPrefix(value, prefix)
+			if !ok || slices.Contains(names, name) || exists(name) {
+				continue
+			}
+			there := "none"
+			if len(names) > 0 {
+				there = strings.Join(names, ", ")
+			}
+			return &ConfigError{Key: m.Config[i].Key, Value: value, Want: fmt.Sprintf("the name of a set; the sets are: %s", there)}
+		}
+	}
+	return nil
+}
+
 // CheckSet returns an error for the name of a set that the module never reads.
 func (m *Manifest) CheckSet(name string) error {
 	switch {

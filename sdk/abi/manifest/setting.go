@@ -33,6 +33,10 @@ type Setting struct {
 	Max     *float64 `json:"max"`     // inclusive, for int, ints and float
 	Enum    []string `json:"enum"`    // the only values, for string and strings
 	Help    string   `json:"help"`    // one or two sentences for the operator
+
+	// SetPrefix is for string and strings. A value that begins with it names a set: the rest is the
+	// name. The host refuses a value that names no set.
+	SetPrefix string `json:"set_prefix"`
 }
 
 // ConfigError says that a value of the configuration is wrong.
@@ -85,6 +89,9 @@ func (s *Setting) validate() error {
 	case TypeInt, TypeInts, TypeFloat:
 		if s.Enum != nil {
 			return fmt.Errorf("enum is not for type %s", s.Type)
+		}
+		if s.SetPrefix != "" {
+			return fmt.Errorf("set_prefix is not for type %s", s.Type)
 		}
 		if s.Min != nil && s.Max != nil && *s.Min > *s.Max {
 			return errors.New("min is greater than max")

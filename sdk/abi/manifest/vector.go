@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -90,6 +91,10 @@ type VectorWant struct {
 	// Keys and Set are compared if the action is restrict.
 	Keys []Key  `json:"keys,omitempty"`
 	Set  string `json:"set,omitempty"`
+
+	// Wake is compared if the action is hold. Wait is compared if it is not 0.
+	Wake *VectorFilter `json:"wake,omitempty"`
+	Wait int64         `json:"wait,omitempty"` // seconds
 
 	// These are compared if one of them is there.
 	MaxAuthorBytes     int64 `json:"max_author_bytes,omitempty"`
@@ -191,6 +196,8 @@ func (v *Vector) validate(given *vectorGiven) error {
 		return fmt.Errorf("want.action %s is no answer to %s", v.Want.Action, v.Function)
 	case action != abi.ActionRestrict && (v.Want.Keys != nil || v.Want.Set != ""):
 		return fmt.Errorf("want: keys and set belong to restrict, not to %s", v.Want.Action)
+	case action != abi.ActionHold && (v.Want.Wake != nil || v.Want.Wait != 0):
+		return fmt.Errorf("want: wake and wait belong to hold, not to %s", v.Want.Action)
 	}
 	return nil
 }
@@ -298,6 +305,50 @@ func (v *Vector) CheckAudience(keys []Key, set string) error {
 		return nil
 	}
 	return fmt.Errorf("vector %q: the audience is %s, want %s", v.Name, audience(keys, set), audience(v.Want.Keys, v.Want.Set))
+}
+
+// CheckWake compares the filter for which an event waits, as JSON or empty for none, and for how many
+// seconds, with what the vector wants.
+func (v *Vector) CheckWake(filter string, wait int64) error {
+	if v.Want.Action != ActionName(abi.ActionHold) {
+		return nil
+	}
+	want := ""
+	if v.Want.Wake != nil {
+		text, err := v.Want.Wake.MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("vector %q: want.wake: %w", v.Name, err)
+		}
+		want = string(text)
+	}
+	switch {
+	case !sameFilter(filter, want):
+		return fmt.Errorf("vector %q: the event waits for %q, want %q", v.Name, filter, want)
+	case v.Want.Wait != 0 && v.Want.Wait != wait:
+		return fmt.Errorf("vector %q: the event waits for %d s, want %d s", v.Name, wait, v.Want.Wait)
+	}
+	return nil
+}
+
+// sameFilter reports whether filters in JSON have the same conditions, in any order. The limit is no
+// condition, and an empty text is no filter.
+func sameFilter(a, b string) bool {
+	if a == "" || b == "" {
+		return a == b
+	}
+	var list [2]map[string]any
+	for i, text := range []string{a, b} {
+		if json.Unmarshal([]byte(text), &list[i]) != nil {
+			return false
+		}
+		delete(list[i], "limit")
+		for _, condition := range list[i] {
+			if values, ok := condition.([]any); ok {
+				slices.SortFunc(values, func(x, y any) int { return strings.Compare(fmt.Sprint(x), fmt.Sprint(y)) })
+			}
+		}
+	}
+	return reflect.DeepEqual(list[0], list[1])
 }
 
 // CheckLimits compares the limits of an answer, and whether it ends the connection, with what the

@@ -1,4 +1,5 @@
 import { Bytes } from "./bytes";
+import { Search } from "./filter";
 import { Action } from "./messages";
 import { Writer } from "./wire";
 
@@ -12,6 +13,8 @@ export class Verdict {
   retry: u32 = 0; // seconds, see retryFor
   keys: Bytes | null = null; // see onlyKeys
   set: string = ""; // see onlyMembers
+  wake: Search | null = null; // see awaiting
+  wait: u32 = 0; // seconds, see awaiting
   end: bool = false; // see ending
   maxAuthorBytes: i64 = 0; // see within
   maxRepositoryBytes: i64 = 0;
@@ -64,6 +67,8 @@ export class Verdict {
     this.retry = 0;
     this.keys = null;
     this.set = "";
+    this.wake = null;
+    this.wait = 0;
     this.end = false;
     this.maxAuthorBytes = 0;
     this.maxRepositoryBytes = 0;
@@ -80,6 +85,16 @@ export class Verdict {
   // accepted within so many seconds, at most 60. The client is answered at once.
   retryFor(seconds: u32): Verdict {
     this.retry = seconds;
+    return this;
+  }
+
+  // Has a held event wait for another event that the filter matches: one that is stored or held
+  // later. The filter has ids, authors or tags, and at most 4 KiB as JSON. The host then decides
+  // about the held event again, with all policies. It may do that at other times too. It holds the
+  // event for so many seconds, at most 30 days; 0 is 7 days.
+  awaiting(filter: Search, seconds: u32): Verdict {
+    this.wake = filter;
+    this.wait = seconds;
     return this;
   }
 
@@ -106,6 +121,11 @@ export class Verdict {
     const keys = this.keys;
     if (keys && keys.length > 0) w.bytes(12, keys.ptr, keys.length);
     w.text(13, this.set);
+    const wake = this.wake;
+    if (wake) {
+      if (this.wait > 0) w.number(7, this.wait);
+      w.bytes(14, wake.message.ptr, wake.message.length);
+    }
     if (this.maxAuthorBytes > 0) w.number(5, this.maxAuthorBytes);
     if (this.maxRepositoryBytes > 0) w.number(6, this.maxRepositoryBytes);
     const line = this.line, text = cut(this.text), colon = this.prefix.length > 0 ? 2 : 0;

@@ -353,6 +353,9 @@ func Vectors(t *testing.T, manifestText string, p policy.Policy) {
 			if err := v.CheckAudience(keysOf(verdict.Keys), verdict.Set); err != nil {
 				t.Error(err)
 			}
+			if err := v.CheckWake(wakeOf(&verdict), int64(verdict.Wait)); err != nil {
+				t.Error(err)
+			}
 			if err := v.CheckLimits(verdict.MaxAuthorBytes, verdict.MaxRepositoryBytes, verdict.End); err != nil {
 				t.Error(err)
 			}
@@ -366,6 +369,38 @@ func usages(list map[string]manifest.VectorUsage) map[string]policy.Usage {
 		to[name] = policy.Usage(u)
 	}
 	return to
+}
+
+// wakeOf returns the filter of the event for which a verdict has an event wait, as JSON; empty for
+// none.
+func wakeOf(v *policy.Verdict) string {
+	if v.Wake == nil {
+		return ""
+	}
+	f := abi.QueryFilter[policy.ID, policy.PubKey, uint16, struct {
+		Name   byte
+		Values []string
+	}]{IDs: v.Wake.IDs, Authors: v.Wake.Authors, Limit: -1}
+	for _, kind := range v.Wake.Kinds {
+		f.Kinds = append(f.Kinds, uint16(kind))
+	}
+	for _, t := range v.Wake.Tags {
+		f.Tags = append(f.Tags, struct {
+			Name   byte
+			Values []string
+		}{t.Name[0], t.Values})
+	}
+	if v.Wake.Since != 0 {
+		f.Since = &v.Wake.Since
+	}
+	if v.Wake.Until != 0 {
+		f.Until = &v.Wake.Until
+	}
+	text, err := manifest.FilterOf(&f).MarshalJSON()
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 func keysOf(text string) (keys []manifest.Key) {

@@ -1,6 +1,7 @@
 //! The answers of a policy.
 
 pub use crate::request::Action;
+use crate::filter::Search;
 use crate::wire;
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -21,6 +22,10 @@ pub struct Verdict {
     pub keys: Vec<u8>,
     /// See [`Verdict::only_members`].
     pub set: &'static str,
+    /// An encoded filter, see [`Verdict::awaiting`].
+    pub wake: Vec<u8>,
+    /// Seconds, see [`Verdict::awaiting`].
+    pub wait: u32,
     /// See [`Verdict::ending`].
     pub end: bool,
     /// See [`Verdict::within`].
@@ -39,6 +44,8 @@ impl Verdict {
             retry: 0,
             keys: Vec::new(),
             set: "",
+            wake: Vec::new(),
+            wait: 0,
             end: false,
             max_author_bytes: 0,
             max_repository_bytes: 0,
@@ -113,6 +120,16 @@ impl Verdict {
         self
     }
 
+    /// Has a held event wait for another event that the filter matches: one that is stored or held
+    /// later. The filter has ids, authors or tags, and at most 4 KiB as JSON. The host then decides
+    /// about the held event again, with all policies. It may do that at other times too. It holds
+    /// the event for so many seconds, at most 30 days; 0 is 7 days.
+    pub fn awaiting(mut self, filter: Search, seconds: u32) -> Self {
+        self.wake = filter.0;
+        self.wait = seconds;
+        self
+    }
+
     /// Has the host refuse the event or the push if the author would then have more than so
     /// many bytes of events and git data, or the repository of a push more bytes of git data.
     /// The author of a push is the owner of the repository. 0 is no limit.
@@ -148,6 +165,12 @@ impl Verdict {
             wire::put_data(b, 12, &self.keys);
         }
         wire::put_text(b, 13, self.set);
+        if !self.wake.is_empty() {
+            if self.wait > 0 {
+                wire::put_number(b, 7, self.wait as u64);
+            }
+            wire::put_data(b, 14, &self.wake);
+        }
         if self.max_author_bytes > 0 {
             wire::put_number(b, 5, self.max_author_bytes);
         }

@@ -49,6 +49,9 @@ class Conformance extends Policy {
 
   admit(input: Admit): Verdict {
     const event = input.event;
+    if (event.kind == 16) {
+      return Verdict.hold("waits").by("waits").awaiting(this.search.clear().author(event.pubkey).kind(7).tag("p", event.content).since(5), 3600);
+    }
     line.clear().add("kind=").addInt(event.kind).add(" at=").addInt(event.createdAt).add(" origin=").addInt(input.origin);
     line.add(" address=").addBytes(input.address).add(" relay=").addBytes(input.relay).add(" now=").addInt(input.now);
     line.add(" authed=");

@@ -71,6 +71,14 @@ impl Policy for Conformance {
 
     fn admit(&mut self, input: &Admit) -> Verdict {
         let event = input.event();
+        if event.kind() == 16 {
+            let filter = Search::new()
+                .author(event.pubkey())
+                .kind(7)
+                .tag("p", &[event.content()])
+                .since(5);
+            return Verdict::hold("waits").by("waits").awaiting(filter, 3600);
+        }
         let mut l = String::new();
         let origin = match input.origin() {
             Origin::Unknown => 0,

@@ -1,0 +1,9 @@
+package main
+
+import (
+	"testing"
+
+	"talon/sdk/policy/policytest"
+)
+
+func TestVectors(t *testing.T) { policytest.Vectors(t, manifest, new(contacts)) }
