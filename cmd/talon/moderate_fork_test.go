@@ -28,7 +28,9 @@ func TestPurgeOfFork(t *testing.T) {
 	work.push(st.repo(mallory, "tool"), pulled+":refs/nostr/"+pull.ID)
 	st.becomesServed(pull)
 	at := filepath.Join(data, "git", alice.npub(), "tool.git")
-	has := func(object string) bool { return exec.Command("git", "--git-dir", at, "cat-file", "-e", object).Run() == nil }
+	has := func(object string) bool {
+		return exec.Command("git", "--git-dir", at, "cat-file", "-e", object).Run() == nil
+	}
 	if !has(one) || !has(secret) {
 		t.Skip("the two repositories share no objects")
 	}
