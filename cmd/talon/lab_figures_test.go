@@ -13,7 +13,7 @@ import (
 )
 
 // labSection is a table of docs/which-strategy.md, with the command that made it.
-var labSection = regexp.MustCompile(`(?m)^    (talon lab run (\w+) --strategy (\S+) --throttle (\S+) --seeds \d+)\n\n(\|[^\n]*\n)+`)
+var labSection = regexp.MustCompile(`(?m)^    (talon lab (?:run|sweep) (\w+) --strategy (\S+) --throttle (\S+)(?: --set \S+)? --seeds \d+)\n\n(\|[^\n]*\n)+`)
 
 // TestGuidesFigures makes the tables of a page again by the commands above them, and compares them.
 // That is the first table with TALON_TEST_GUIDES, and all of them with TALON_TEST_DEVNET.
@@ -54,9 +54,13 @@ func TestGuidesFigures(t *testing.T) {
 			}
 			return string(out)
 		}
-		command := strings.Fields(string(section[1]))
+		command := strings.Fields(strings.ReplaceAll(string(section[1]), "'", ""))
 		run(append(command[1:], "--out", "results")...)
-		table := run("lab", "report", "results/runs.jsonl", "--markdown")
+		report := []string{"lab", "report", "results/runs.jsonl", "--markdown"}
+		if command[2] == "sweep" {
+			report = append(report, "--sweep")
+		}
+		table := run(report...)
 		if !strings.Contains(string(page), strings.TrimSpace(table)) {
 			t.Errorf("docs/which-strategy.md says otherwise (make lab): %s\n%s", section[1], table)
 		}

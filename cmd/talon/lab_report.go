@@ -17,7 +17,7 @@ import (
 
 func labReportCommand() *cobra.Command {
 	var out, tables string
-	var markdown bool
+	var markdown, sweep bool
 	cmd := &cobra.Command{
 		Use:   "report FILE.jsonl...",
 		Short: "Show runs: as a table, a page of HTML, or CSV",
@@ -31,6 +31,7 @@ The page is one file that needs no network. The first variant of a world is the 
 	cmd.Flags().StringVar(&out, "out", "", "write the page: a `file`")
 	cmd.Flags().StringVar(&tables, "csv", "", "write tables, such as runs.csv: a `folder`")
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "write the table as Markdown")
+	cmd.Flags().BoolVar(&sweep, "sweep", false, "compare the values that --set tried, for each variant")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r := new(report.Report)
 		for _, path := range args {
@@ -50,11 +51,20 @@ The page is one file that needs no network. The first variant of a world is the 
 		}
 		w := cmd.OutOrStdout()
 		if markdown {
-			return report.Markdown(w, &r.Outcomes, plain)
+			return report.Markdown(w, outcomes(r, sweep), plain)
 		}
-		return report.Text(w, &r.Outcomes, columns(w), plain, redOn(w))
+		return report.Text(w, outcomes(r, sweep), columns(w), plain, redOn(w))
 	}
 	return cmd
+}
+
+// outcomes returns those that a table compares: the variants of each world, or in a sweep the worlds of
+// each variant.
+func outcomes(r *report.Report, sweep bool) *stats.Outcomes {
+	if sweep {
+		return &r.Swept
+	}
+	return &r.Outcomes
 }
 
 // readRuns opens a file of runs. The file is not trusted: its errors are made plain text.

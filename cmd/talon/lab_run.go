@@ -140,6 +140,7 @@ func setLabMemory() {
 type labPlan struct {
 	runner.Plan
 	command []string
+	sweep   bool // the table compares the values of a key
 }
 
 // makeRuns makes the runs. A folder, if there is one, gets runs.jsonl. It returns what a report
@@ -193,7 +194,7 @@ func runLab(cmd *cobra.Command, p *labPlan, out string) error {
 		}
 	}
 	stdout := cmd.OutOrStdout()
-	if err := report.Text(stdout, &r.Outcomes, columns(stdout), plain, redOn(stdout)); err != nil {
+	if err := report.Text(stdout, outcomes(r, p.sweep), columns(stdout), plain, redOn(stdout)); err != nil {
 		return err
 	}
 	for _, text := range broken {
@@ -323,7 +324,7 @@ func labCommand() *cobra.Command {
 
 What runs leave is a file of JSON lines. Comparisons are paired by seed: variants in the same world with the same seed had the same weather.`,
 	})
-	group(cmd, "run", "Try modules:", labRunCommand(), labRerunCommand(), labHuntCommand(), labWatchCommand(), labRecordCommand())
+	group(cmd, "run", "Try modules:", labRunCommand(), labSweepCommand(), labRerunCommand(), labHuntCommand(), labWatchCommand(), labRecordCommand())
 	group(cmd, "results", "Look at results:", labReportCommand(), labDiffCommand())
 	return cmd
 }

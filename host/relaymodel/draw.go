@@ -15,12 +15,16 @@ const (
 	drawForgedID
 	drawForgedSig
 	drawEose
+	drawRefused
+	drawDropped
 )
 
 // draw returns a number from 0 to below 1 that follows from the seed, the event and
 // what it is for.
-func (r *Relay) draw(what uint64, id host.ID) float64 {
-	return float64(Mix(Mix(r.seed+what)^binary.LittleEndian.Uint64(id[8:]))>>11) / (1 << 53)
+func (r *Relay) draw(what uint64, id host.ID) float64 { return draw(r.seed, what, id) }
+
+func draw(seed, what uint64, id host.ID) float64 {
+	return float64(Mix(Mix(seed+what)^binary.LittleEndian.Uint64(id[8:]))>>11) / (1 << 53)
 }
 
 // Mix spreads the bits of a number (the finalizer of splitmix64).

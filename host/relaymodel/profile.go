@@ -28,6 +28,7 @@ type Profile struct {
 	Connection  Connection `key:"connection" doc:"The ways in which connections end."`
 	Outages     []Outage   `key:"outage" doc:"Times at which the relay is away, such as redeploys. The first one that applies counts."`
 	Arrival     Arrival    `key:"arrival" doc:"The time at which events of other publishers reach this relay."`
+	Keep        Keeping    `key:"keep" doc:"The events that the relay keeps. Replaceable and addressable events always stay."`
 	Lies        Lies       `key:"lies" doc:"Dishonest behaviour of the relay."`
 	Description string     `key:"description" doc:"One sentence for people."`
 }
@@ -219,6 +220,7 @@ type Lies struct {
 // and has no limits.
 func Default() *Profile {
 	return &Profile{
+		Keep:       Keeping{Text: "blocked: not here"},
 		Info:       Info{Served: true, Name: "relay", NIPs: []int{1, 9, 11, 77}},
 		Limits:     Limits{OverLimit: "clamp"},
 		Answer:     Answering{Order: "newest", OrderNoLimit: "same", Filters: "merged", Eose: "always", CloseStops: true},

@@ -25,6 +25,7 @@ func (r *Relay) publish(c *conn, e *host.Event) {
 		return
 	}
 	v := &p.Event
+	fate, _ := p.Fate(r.seed, e, r.clock.Now())
 	switch old := r.store.Newer(e); {
 	case e.CheckID() != nil:
 		r.ok(c, id, false, "invalid: bad event id")
@@ -50,6 +51,10 @@ func (r *Relay) publish(c *conn, e *host.Event) {
 		r.ok(c, id, v.DeletedOK, v.DeletedText)
 	case old != nil:
 		r.ok(c, id, v.ReplacedOK, v.ReplacedText)
+	case fate == TooOld:
+		r.ok(c, id, false, v.PastText)
+	case fate == Refused:
+		r.ok(c, id, false, p.Keep.Text)
 	default:
 		r.ok(c, id, true, "")
 		r.accept(e)
@@ -71,18 +76,24 @@ func (r *Relay) tooLarge(e *host.Event) bool {
 	return false
 }
 
-// accept stores an event and sends it to the matching subscriptions.
+// accept stores an event and sends it to the matching subscriptions, as far as the relay takes and
+// keeps it.
 func (r *Relay) accept(e *host.Event) {
 	if r.isDeleted(e) {
 		return
 	}
-	if e.Kind.Class() != host.Ephemeral {
+	fate, until := r.profile.Fate(r.seed, e, r.clock.Now())
+	if fate == TooOld || fate == Refused {
+		return
+	}
+	if e.Kind.Class() != host.Ephemeral && fate == Stored {
 		if !r.store.Put(e) {
 			return
 		}
-		if e.Kind == host.KindDeletion {
-			r.erase(e)
-		}
+		r.expireAt(e.ID, until)
+	}
+	if e.Kind == host.KindDeletion {
+		r.erase(e)
 	}
 	if r.profile.Live.Off {
 		return

@@ -31,6 +31,7 @@ import (
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/internal/heap"
 	"talon/internal/simclock"
 )
 
@@ -68,14 +69,15 @@ type Relay struct {
 	away    int             // status of an outage that [Relay.SetAway] began; -1: none
 	outages []*Outage       // of the profile that have begun
 
-	conns   []*conn // in the order of their ids
-	opened  uint64
-	rounds  uint64 // of what is drawn without an event
-	doors   map[netip.Addr]*bucket
-	deleted map[host.ID]host.PubKey
-	erased  map[host.Address]int64
-	stats   Stats
-	out     []Effect
+	conns    []*conn // in the order of their ids
+	opened   uint64
+	rounds   uint64 // of what is drawn without an event
+	doors    map[netip.Addr]*bucket
+	deleted  map[host.ID]host.PubKey
+	erased   map[host.Address]int64
+	expiries heap.Heap[expiry] // of stored events
+	stats    Stats
+	out      []Effect
 }
 
 // conn is one connection of a client.
@@ -100,7 +102,7 @@ type conn struct {
 func New(p *Profile, seed uint64, now int64) *Relay {
 	r := &Relay{
 		profile: p, seed: seed, store: NewStore(), clock: simclock.New(now), away: -1,
-		doors: map[netip.Addr]*bucket{}, deleted: map[host.ID]host.PubKey{}, erased: map[host.Address]int64{},
+		doors: map[netip.Addr]*bucket{}, deleted: map[host.ID]host.PubKey{}, erased: map[host.Address]int64{}, expiries: newExpiries(),
 	}
 	for i := range p.Outages {
 		r.planOutage(&p.Outages[i], now+millis(p.Outages[i].AfterSeconds))
@@ -109,7 +111,7 @@ func New(p *Profile, seed uint64, now int64) *Relay {
 	return r
 }
 
-// Store returns the relay's events. Only [Relay.Add] and clients may change them.
+// Store returns the relay's events. Only the relay changes them.
 func (r *Relay) Store() *Store { return r.store }
 
 // Query returns the events that the relay finds by a filter. Its index may find more than the
@@ -232,6 +234,10 @@ func (r *Relay) Next() (at int64, ok bool) {
 	at = r.clock.Next()
 	return at, at < simclock.Never
 }
+
+// SetProfile changes the behaviour of a relay that runs. The outages of its first profile stay, as
+// do connections with what is open on them.
+func (r *Relay) SetProfile(p *Profile) { r.profile = p }
 
 // SetAway begins an outage: connections end, and others are answered with an HTTP
 // status, or reset if that is 0. With -1 it ends.

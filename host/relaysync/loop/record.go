@@ -3,6 +3,7 @@ package loop
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 
 	"talon/host/relaysync/session"
 	"talon/sdk/abi"
@@ -52,7 +53,7 @@ func (s *Loop) Records(now int64) map[string][]byte {
 		if r.up {
 			rec.DisconnectedAt = s.clock
 		}
-		out[url], _ = json.Marshal(rec) // of numbers and texts: it cannot fail
+		out[url] = rec.encode()
 	}
 	for url := range s.changed {
 		if s.relays[url] == nil {
@@ -61,6 +62,30 @@ func (s *Loop) Records(now int64) map[string][]byte {
 	}
 	clear(s.changed)
 	return out
+}
+
+// encode writes a record as JSON. Most have nothing of limits, and are written each minute for each
+// relay.
+func (r *record) encode() []byte {
+	if r.Learnt != (limitsSeen{}) {
+		text, _ := json.Marshal(r) // of numbers and texts: it cannot fail
+		return text
+	}
+	b := make([]byte, 0, 96)
+	for _, f := range []struct {
+		key   string
+		value int64
+	}{{"last_connected", r.LastConnected}, {"disconnected_at", r.DisconnectedAt}, {"negentropy", int64(r.Negentropy)}} {
+		if f.value != 0 {
+			b = append(append(append(b, `,"`...), f.key...), `":`...)
+			b = strconv.AppendInt(b, f.value, 10)
+		}
+	}
+	if len(b) == 0 {
+		return []byte("{}")
+	}
+	b[0] = '{'
+	return append(b, '}')
 }
 
 // save keeps what has changed.

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"runtime"
@@ -71,4 +72,13 @@ func inUse() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// A record is written as encoding/json would write it.
+func TestRecordIsJSON(t *testing.T) {
+	for _, r := range []record{{}, {LastConnected: 5}, {DisconnectedAt: -3, Negentropy: 2}, {1, 2, 3, limitsSeen{}}, {1, 2, 3, limitsSeen{Version: "x", At: 4}}, {1, 2, 0, limitsSeen{disconnects: 1}}} {
+		if want, err := json.Marshal(r); err != nil || string(r.encode()) != string(want) {
+			t.Errorf("%+v: %s, want %s (%v)", r, r.encode(), want, err)
+		}
+	}
 }

@@ -311,8 +311,8 @@ func (s *Session) timeOut() {
 	s.auth.timeOut(s)
 	s.forgetDrained()
 	s.giveUpSlot()
-	for _, r := range s.openRequests() {
-		if !r.closed && !r.settled {
+	for _, r := range s.requestsInOrder((*request).waits) {
+		if r.waits() {
 			r.timeOut(s)
 		}
 	}
@@ -323,11 +323,20 @@ func (s *Session) timeOut() {
 	}
 }
 
+// waits reports whether something of a request is due.
+func (r *request) waits() bool { return !r.closed && !r.settled }
+
 // openRequests returns the open requests in the order in which they were made.
 func (s *Session) openRequests() []*request {
-	list := make([]*request, 0, len(s.requests))
+	return s.requestsInOrder(func(*request) bool { return true })
+}
+
+// requestsInOrder returns some of the open requests, likewise.
+func (s *Session) requestsInOrder(some func(*request) bool) (list []*request) {
 	for _, r := range s.requests {
-		list = append(list, r)
+		if some(r) {
+			list = append(list, r)
+		}
 	}
 	slices.SortFunc(list, func(a, b *request) int { return cmp.Compare(a.number, b.number) })
 	return list

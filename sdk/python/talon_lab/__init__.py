@@ -65,9 +65,19 @@ class Lab:
         """Returns the values of a measure: a dict by variant of dicts by seed."""
         table = {name: {} for name in self.variants()}
         for line in self.finished():
-            if measure in line["measures"]:
-                table[variant_of(line)][line["seed"]] = line["measures"][measure]
-        return table
+            values = table[variant_of(line)]
+            if line["seed"] in values:
+                raise ValueError("seed %d of %s is there with several settings: select one with where()" % (line["seed"], variant_of(line)))
+            values[line["seed"]] = line["measures"].get(measure)
+        return {name: {s: v for s, v in values.items() if v is not None} for name, values in table.items()}
+
+    def settings(self, key):
+        """Returns the values that a key of the scenario had (talon lab sweep), in the order of their first runs."""
+        return list(dict.fromkeys(s["value"] for line in self.lines for s in line.get("set", []) if s["key"] == key))
+
+    def where(self, key, value):
+        """Returns the runs with a value of a key of the scenario."""
+        return Lab([line for line in self.lines if {"key": key, "value": value} in line.get("set", [])], self.meta)
 
     def ratios(self, measure, base=None):
         """Returns value / value of the base, by variant: the list over the seeds that both have.
@@ -176,6 +186,18 @@ class Lab:
         axes.axvline(1, color="grey", linewidth=0.8)
         axes.set_yticks([])
         axes.set_xlabel("%s, against %s" % (measure, base or self.variants()[0]))
+        return self._save(figure, axes, path)
+
+    def plot_sweep(self, path, key, measure="recall"):
+        """Plots a measure, the median over the seeds, over the values of a key (talon lab sweep)."""
+        figure, axes = self._figure()
+        settings = self.settings(key)
+        for name in self.variants():
+            tables = [self.where(key, value).values(measure).get(name, {}) for value in settings]
+            axes.plot(range(len(settings)), [statistics.median(t.values()) if t else None for t in tables], marker="o", label=name)
+        axes.set_xticks(range(len(settings)), settings)
+        axes.set_xlabel(key)
+        axes.set_ylabel(measure)
         return self._save(figure, axes, path)
 
     def _figure(self):

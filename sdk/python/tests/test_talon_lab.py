@@ -35,6 +35,14 @@ class TestLab(unittest.TestCase):
         self.assertEqual(self.lab.series("b + polite", "bytes_down"), [(0, 0), (30, 50)])
         self.assertEqual(self.lab.staleness("b + polite"), [(1, 6 / 9), (10, 8 / 9)])
 
+    def test_sweeps(self):
+        lines = [dict(run("a", seed, size), set=[{"key": "k", "value": value}]) for seed in (1, 2) for value, size in (("10", 100), ("20", 50))]
+        lab = talon_lab.Lab(lines)
+        self.assertEqual(lab.settings("k"), ["10", "20"])
+        self.assertEqual(lab.where("k", "20").values("bytes"), {"a + polite": {1: 50, 2: 50}})
+        with self.assertRaisesRegex(ValueError, "seed 1 of a . polite is there with several settings"):
+            lab.values("bytes")
+
     def test_other_forms(self):
         path = os.path.join(self.dir.name, "other.jsonl")
         with open(path, "w") as f:
@@ -58,6 +66,8 @@ class TestLab(unittest.TestCase):
         for plot in (self.lab.plot_staleness, self.lab.plot_series, self.lab.plot_ratios):
             path = plot(os.path.join(self.dir.name, "plot.png"))
             self.assertGreater(os.path.getsize(path), 1000)
+        swept = talon_lab.Lab([dict(run("a", 1, 100), set=[{"key": "k", "value": value}]) for value in ("10", "20")])
+        self.assertGreater(os.path.getsize(swept.plot_sweep(os.path.join(self.dir.name, "sweep.png"), "k", "bytes")), 1000)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ func (c *invariants) command(l *line, cmd session.Command) {
 				}
 			}
 		}
-		l.open[cmd.ID] = sub
+		l.open[cmd.ID], l.apart = sub, false
 		if n := len(l.open); n > l.t.limits.Subscriptions {
 			c.broken("limits", l.r.Name, "%d subscriptions at once, of %d", n, l.t.limits.Subscriptions)
 		}
@@ -272,10 +272,15 @@ func (c *invariants) overlap() {
 	for _, t := range e.talons {
 		for _, id := range sortedKeys(t.lines) {
 			l := t.lines[id]
+			if l.apart {
+				continue
+			}
 			seen := map[string]string{}
+			l.apart = true
 			for _, name := range sortedKeys(l.open) {
 				sub := l.open[name]
 				if e.Now()-sub.since < limit {
+					l.apart = false
 					continue
 				}
 				for _, v := range sub.values {

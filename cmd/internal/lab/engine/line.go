@@ -40,6 +40,7 @@ type line struct {
 	in, out        pipe
 	received, sent int64
 	open           map[string]*openSub
+	apart          bool          // no two of these ask for a value, and all of them are old
 	offered        []*host.Event // events that the first comparison offers the relay
 	believed       bool          // a comparison offered less than all that is here
 }

@@ -61,7 +61,7 @@ type modelOp struct {
 }
 
 func newModel(l *line, caps *abi.Capabilities) *model {
-	p := &l.r.Profile.Limits
+	p := &l.r.profile.Limits
 	low := func(to *uint32, limit int) {
 		if limit > 0 && (*to == 0 || uint32(limit) < *to) {
 			*to = uint32(limit)
@@ -71,7 +71,7 @@ func newModel(l *line, caps *abi.Capabilities) *model {
 	low(&caps.MaxFilters, p.Filters)
 	low(&caps.MaxMessage, p.MessageBytes)
 	caps.Negentropy = abi.SupportNo
-	if l.r.Profile.Negentropy.Supported {
+	if l.r.profile.Negentropy.Supported {
 		caps.Negentropy = abi.SupportYes
 	}
 	m := &model{
@@ -141,26 +141,30 @@ func (m *model) wait() int64 {
 	now := m.e().Now()
 	every := int64(1000 / m.l.t.limits.Requests)
 	burst := int64(m.l.t.limits.Burst) * every
-	if rate := m.l.r.Profile.Rate.Requests.PerMinute; rate > 0 {
+	if rate := m.l.r.profile.Rate.Requests.PerMinute; rate > 0 {
 		if slow := int64(60_000 / rate); slow > every {
 			every, burst = slow, 60_000
 		}
 	}
 	m.pace = max(m.pace, now-burst) + every
 	wait := max(0, m.pace-now)
-	if wait > 0 && m.l.r.Profile.Rate.Requests.PerMinute > 0 {
+	if wait > 0 && m.l.r.profile.Rate.Requests.PerMinute > 0 {
 		m.l.r.counts.limited++
 	}
 	return wait
 }
 
-// after calls a function when the answer of a request, with its size in bytes, has
-// arrived.
-func (m *model) after(trips, up, down int64, do func()) {
+// after calls a function when the answers of requests, with their size in bytes, have
+// arrived. The requests follow one another if that takes more than one trip.
+func (m *model) after(requests, trips, up, down int64, do func()) {
 	l := m.l
 	l.count(up, down)
 	now := m.e().Now()
-	m.free = max(m.free, now+m.wait()+2*trips*l.r.latency())
+	sent, trip := now+m.wait(), 2*l.r.latency()
+	for i := range requests {
+		l.r.counts.request(now, sent+i*min(trip, trip*(trips-1)))
+	}
+	m.free = max(m.free, sent+trips*trip)
 	if b := int64(l.r.Bandwidth); b > 0 {
 		m.free += down * 1000 / b
 	}
@@ -174,7 +178,7 @@ func (m *model) after(trips, up, down int64, do func()) {
 
 // stored is what the relay answers to a filter, within its limits.
 func (m *model) stored(f host.Filter, paged bool) []*host.Event {
-	p := &m.l.r.Profile.Limits
+	p := &m.l.r.profile.Limits
 	if limit := p.Limit; !paged && limit > 0 && (f.Limit < 0 || f.Limit > limit) {
 		f.Limit = limit
 	}
@@ -203,7 +207,7 @@ func (m *model) subscribe(c *session.Subscribe) {
 		up += filterBytes(&c.Filters[i])
 		if !c.Live {
 			for _, e := range m.stored(c.Filters[i], false) {
-				if !seen[e.ID] || m.l.r.Profile.Answer.Repeats {
+				if !seen[e.ID] || m.l.r.profile.Answer.Repeats {
 					seen[e.ID] = true
 					list = append(list, e)
 				}
@@ -212,7 +216,7 @@ func (m *model) subscribe(c *session.Subscribe) {
 	}
 	m.l.r.counts.reqs++
 	m.l.t.e.watch.check.asked(m.l)
-	m.after(1, up, eventBytes(list)+eoseBytes, func() {
+	m.after(1, 1, up, eventBytes(list)+eoseBytes, func() {
 		if m.subs[c.ID] != sub {
 			return
 		}
@@ -248,7 +252,7 @@ func (m *model) start(op *modelOp) {
 // page fetches all that the relay has, page by page.
 func (m *model) page(op *modelOp, theirs []*host.Event) {
 	size := m.l.t.limits.Page
-	for _, limit := range []int{int(m.caps.MaxLimit), m.l.r.Profile.Limits.Limit} {
+	for _, limit := range []int{int(m.caps.MaxLimit), m.l.r.profile.Limits.Limit} {
 		if limit > 0 {
 			size = min(size, limit)
 		}
@@ -266,7 +270,7 @@ func (m *model) page(op *modelOp, theirs []*host.Event) {
 	m.l.r.counts.reqs += pages
 	m.l.t.e.watch.check.asked(m.l)
 	op.done.Sent = pages * (filterBytes(&op.fetch.Filter) + 50)
-	m.after(pages, op.done.Sent, op.done.Bytes, func() { m.fetched(op, theirs) })
+	m.after(pages, pages, op.done.Sent, op.done.Bytes, func() { m.fetched(op, theirs) })
 }
 
 // pagesOf is in how many pages a relay sends events, and how many bytes of these come
@@ -344,7 +348,7 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 	op.done.Sent = c.up + filterBytes(&f) + 60
 	l.r.counts.negOpens++
 	l.t.e.watch.check.asked(l)
-	m.after(c.rounds, op.done.Sent, c.down, func() {
+	m.after(1, c.rounds, op.done.Sent, c.down, func() {
 		if op.gone {
 			return
 		}
@@ -360,7 +364,7 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 		asked, bytes := int64(67*len(need))+60*chunks, eventBytes(need)+chunks*eoseBytes
 		op.done.Sent += asked
 		op.done.Bytes += bytes
-		m.after(1, asked, bytes, func() { m.fetched(op, need) })
+		m.after(chunks, 1, asked, bytes, func() { m.fetched(op, need) })
 	})
 }
 
@@ -439,7 +443,7 @@ func (m *model) deliver(op *modelOp, list []*host.Event) {
 
 // live takes an event that is published at the relay.
 func (m *model) live(e *host.Event) {
-	if m.l.down || m.l.broken || !m.l.up || m.l.r.Profile.Live.Off {
+	if m.l.down || m.l.broken || !m.l.up || m.l.r.profile.Live.Off {
 		return
 	}
 	digest := m.l.t.hash.Digest(e)

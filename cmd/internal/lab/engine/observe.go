@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/world"
 	"talon/host"
+	"talon/host/relaymodel"
 	"talon/host/relaysync/loop"
 	"talon/host/relaysync/session"
 )
@@ -51,6 +53,21 @@ type relayCounts struct {
 	reqs, negOpens, limited                  int64
 	load                                     []int64
 	quiet                                    int64 // requests in the last quarter of the quiet time
+	seconds                                  map[int64]int64
+	peak                                     int64 // most requests in a second
+}
+
+// request counts a REQ or NEG-OPEN that is sent at a time, now or later.
+func (c *relayCounts) request(now, at int64) {
+	if c.seconds == nil {
+		c.seconds = map[int64]int64{}
+	}
+	const kept = 1024 // seconds
+	if len(c.seconds) > kept {
+		maps.DeleteFunc(c.seconds, func(second, _ int64) bool { return second < now/1000 })
+	}
+	c.seconds[at/1000]++
+	c.peak = max(c.peak, c.seconds[at/1000])
 }
 
 // recovery is what a fault has held back.
@@ -109,8 +126,15 @@ func (o *observer) published(ev *world.Event) {
 	}
 }
 
-// availableAt returns when a Talon can have an event for the first time.
+// availableAt returns when a Talon can have an event for the first time. If relays lose events, it
+// also needs the thread of the event.
 func (e *engine) availableAt(talon int, ev *world.Event) (first int64, ok bool) {
+	from := int64(math.MinInt64)
+	if e.w.Loses && ev.Thread != nil {
+		if from, ok = e.availableAt(talon, ev.Thread); !ok {
+			return 0, false
+		}
+	}
 	first = never
 	for _, c := range ev.Copies {
 		at := c.At
@@ -119,7 +143,9 @@ func (e *engine) availableAt(talon int, ev *world.Event) (first int64, ok bool) 
 			if !r.Honest {
 				continue
 			}
-			at = reachableAt(r.Away, at)
+			if at, ok = e.servedAt(r, ev, c.At, max(c.At, from)); !ok {
+				continue
+			}
 		}
 		first = min(first, at)
 	}
@@ -127,6 +153,44 @@ func (e *engine) availableAt(talon int, ev *world.Event) (first int64, ok bool) 
 		first = max(first, e.dataAt(talon, ev))
 	}
 	return first, first < e.w.End
+}
+
+// servedAt returns when a relay that an event was sent to can be asked for it, from a time on. If the
+// relay does not store it, only those who listen at the time of its arrival get it.
+func (e *engine) servedAt(r *world.Relay, ev *world.Event, arrival, from int64) (at int64, ok bool) {
+	at = reachableAt(r.Away, from)
+	if !e.w.Loses {
+		return at, true
+	}
+	fate, until := r.Profile.Fate(r.Seed, ev.Event, e.w.Start+max(0, arrival))
+	switch fate {
+	case relaymodel.Stored:
+		return at, until == math.MaxInt64 || e.w.Start+max(0, at) < until
+	case relaymodel.Dropped:
+		return at, arrival > 0 && at == arrival
+	}
+	return 0, false
+}
+
+// recallShare is the share of the wanted events that are here, whether or not a relay still has them.
+func (o *observer) recallShare() float64 {
+	e := o.e
+	wanted, here := 0, 0
+	for t := range e.w.Talons {
+		for _, ev := range e.w.Events {
+			if ev.At > e.Now() || ev.Ended > 0 && ev.Ended <= e.Now() || !e.keeps(ev.Number, false) || !e.w.Wants(t, ev) {
+				continue
+			}
+			wanted++
+			if o.state[t][ev.Number]&isHere != 0 {
+				here++
+			}
+		}
+	}
+	if wanted == 0 {
+		return 1
+	}
+	return float64(here) / float64(wanted)
 }
 
 // reachableAt returns when something can be reached from a time on.
@@ -336,9 +400,11 @@ func (o *observer) frame(l *line, text []byte, up bool) {
 	switch {
 	case up && string(verb) == "REQ":
 		c.reqs++
+		c.request(o.e.Now(), o.e.Now())
 		o.check.asked(l)
 	case up && string(verb) == "NEG-OPEN":
 		c.negOpens++
+		c.request(o.e.Now(), o.e.Now())
 		o.check.asked(l)
 	case !up && string(verb) == "EVENT":
 		c.events++
@@ -466,6 +532,7 @@ func (o *observer) result() *result.Run {
 		}
 	}
 	v.Set(result.Completeness, o.completeness())
+	v.Set(result.Recall, o.recallShare())
 	o.staleness(ages)
 	v.Set(result.BytesUp, float64(o.up))
 	v.Set(result.BytesDown, float64(o.down))
@@ -529,7 +596,7 @@ func (o *observer) staleness(ages []int64) {
 // relays sets what is summed over relays, and their rows.
 func (o *observer) relays() {
 	v := &o.run.Measures
-	var hours, reqs, negOpens, limited int64
+	var hours, reqs, negOpens, limited, peak int64
 	var loads []int64
 	for _, r := range o.e.remotes {
 		c := &r.counts
@@ -539,11 +606,12 @@ func (o *observer) relays() {
 		limited += c.limited
 		if r.Class != "talon" {
 			loads = append(loads, c.up+c.down)
+			peak = max(peak, c.peak)
 		}
 		if o.e.cfg.Relays {
 			o.run.Relays = append(o.run.Relays, result.Relay{
 				Name: r.Name, Class: r.Class, BytesUp: c.up, BytesDown: c.down, Events: c.events, Connections: c.connections,
-				Connected: o.e.seconds(c.connected), REQs: c.reqs, NegOpens: c.negOpens, RateLimited: c.limited, Load: c.load,
+				Connected: o.e.seconds(c.connected), REQs: c.reqs, NegOpens: c.negOpens, RateLimited: c.limited, Peak: c.peak, Load: c.load,
 			})
 		}
 	}
@@ -553,6 +621,7 @@ func (o *observer) relays() {
 	v.Set(result.ConnectionHours, float64(hours)/3_600_000)
 	v.Set(result.REQs, float64(reqs))
 	v.Set(result.NegOpens, float64(negOpens))
+	v.Set(result.PeakRequests, float64(peak))
 	v.Set(result.RateLimited, float64(limited))
 	v.Set(result.LoadGini, gini(loads))
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/world"
@@ -13,14 +14,17 @@ import (
 // remote is a relay as the Talons see it: a foreign one, or another Talon.
 type remote struct {
 	*world.Relay
-	e      *engine
-	relay  *relaymodel.Relay
-	lines  map[uint64]*line // by the relay's own number of the connection
-	turn   simclock.Alarm
-	away   int     // outages that it has now
-	dumb   int     // faults in which nothing arrives
-	slow   float64 // factor of the latency
-	counts relayCounts
+	e       *engine
+	relay   *relaymodel.Relay
+	usual   *relaymodel.Profile // as the world has it
+	profile *relaymodel.Profile // as it is now
+	limits  []*world.Fault      // changes of limits that it has now, in the order of their begin
+	lines   map[uint64]*line    // by the relay's own number of the connection
+	turn    simclock.Alarm
+	away    int     // outages that it has now
+	dumb    int     // faults in which nothing arrives
+	slow    float64 // factor of the latency
+	counts  relayCounts
 }
 
 // effects carries out what a relay does.
@@ -43,8 +47,9 @@ func (r *remote) effects(list []relaymodel.Effect) {
 // add has the relay take an event that somebody publishes there.
 func (r *remote) add(e *host.Event) {
 	was := r.relay.Store().Get(e.ID)
+	fate, _ := r.usual.Fate(r.Seed, e, r.e.unix())
 	r.effects(r.relay.Add(e, r.e.unix()))
-	if r.e.cfg.Level == result.Model && was == nil && r.relay.Store().Get(e.ID) != nil {
+	if r.e.cfg.Level == result.Model && was == nil && (fate == relaymodel.Dropped || r.relay.Store().Get(e.ID) != nil) {
 		for _, l := range r.inOrder() {
 			if l.model != nil {
 				l.model.live(e)
@@ -84,6 +89,8 @@ func (r *remote) fault(f *world.Fault, begins bool) {
 			delete(r.lines, l.conn)
 			l.fromRelay(nil)
 		}
+	case "limits":
+		r.changeLimits(f, begins)
 	case "slow":
 		if begins {
 			r.slow *= f.Factor
@@ -91,6 +98,25 @@ func (r *remote) fault(f *world.Fault, begins bool) {
 			r.slow /= f.Factor
 		}
 	}
+}
+
+// changeLimits begins or ends a change of limits. Later ones go over earlier ones.
+func (r *remote) changeLimits(f *world.Fault, begins bool) {
+	if begins {
+		r.limits = append(r.limits, f)
+	} else {
+		r.limits = slices.DeleteFunc(r.limits, func(o *world.Fault) bool { return o == f })
+	}
+	p := r.usual
+	for _, f := range r.limits {
+		changed, err := p.With([]byte(f.Keys))
+		if err != nil {
+			panic(err) // the scenario is checked
+		}
+		p = changed
+	}
+	r.profile = p
+	r.relay.SetProfile(p)
 }
 
 // setAway begins or ends an outage.
@@ -115,7 +141,7 @@ func (r *remote) inOrder() []*line {
 func (r *remote) String() string { return fmt.Sprintf("%s (%s)", r.Name, r.Class) }
 
 func newRemote(e *engine, r *world.Relay) *remote {
-	m := &remote{Relay: r, e: e, relay: relaymodel.New(r.Profile, r.Seed, e.unix()), lines: map[uint64]*line{}, slow: 1}
+	m := &remote{Relay: r, e: e, usual: r.Profile, profile: r.Profile, relay: relaymodel.New(r.Profile, r.Seed, e.unix()), lines: map[uint64]*line{}, slow: 1}
 	m.turn = e.NewAlarm(func() { m.effects(m.relay.Turn(e.unix())) })
 	m.alarm()
 	return m

@@ -45,10 +45,11 @@ func draw(r drawing) *scenario.Scenario {
 	s := scenario.Default()
 	s.Duration = one(r, 6*hour, 12*hour, day, 2*day)
 	s.Quiet = one(r, 2*hour, 3*hour, 4*hour)
-	// The daily comparison finds events that come late or have an old date.
+	// The daily comparison finds events that come late or have an old date. Copies come up to 8 hours
+	// late, and a day must be left after them.
 	late := r.chance(0.3)
 	if late {
-		s.Duration, s.Quiet = 3*day, 30*hour
+		s.Duration, s.Quiet = 3*day+6*hour, 36*hour
 	}
 	s.Talon.Count = one(r, 1, 1, 1, 2, 3)
 	if r.chance(0.3) {
@@ -60,7 +61,36 @@ func draw(r drawing) *scenario.Scenario {
 	drawRelays(r, s)
 	drawEvents(r, s, late)
 	drawFaults(r, s)
+	drawLosses(r, s)
 	return s
+}
+
+// drawLosses draws relays that refuse, drop or remove events, events with one copy, and limits that
+// change.
+func drawLosses(r drawing, s *scenario.Scenario) {
+	if r.chance(0.2) {
+		steady := s.Relays["steady"]
+		switch r.upTo(2) {
+		case 0:
+			steady.Keeps = one(r, hour, day, 30*day)
+		case 1:
+			steady.Refuses = one(r, 0.05, 0.5)
+		case 2:
+			steady.Drops = one(r, 0.05, 0.5)
+		}
+		s.Relays["steady"] = steady
+	}
+	if r.chance(0.3) {
+		s.Publishers.Copies = one(r, []int{1}, []int{40, 30, 20, 10}, []int{8, 1, 1})
+		s.Repositories.Copies = s.Publishers.Copies
+	}
+	if r.chance(0.2) {
+		var f scenario.Fault
+		f.SetDefaults()
+		f.What, f.Keys = "limits", one(r, "limits.subscriptions = 4", "limits.limit = 20", "rate.requests.per-minute = 20")
+		f.At, f.For, f.Share = one(r, hour/6, hour, 3*hour), one(r, hour/2, 4*hour), 1
+		s.Faults = append(s.Faults, f)
+	}
 }
 
 func drawRelays(r drawing, s *scenario.Scenario) {

@@ -238,7 +238,8 @@ const (
 // Report gathers runs for a table or a page. It keeps of a run what these show.
 type Report struct {
 	Outcomes stats.Outcomes
-	worlds   []*world // as in Outcomes
+	Swept    stats.Outcomes // the same, by the modules: their runs with one setting against those with another
+	worlds   []*world       // as in Outcomes
 	traces   int
 }
 
@@ -301,6 +302,9 @@ func (r *Report) Read(file io.Reader) error {
 // Add adds a run.
 func (r *Report) Add(run *result.Run) error {
 	if err := r.Outcomes.Add(run); err != nil {
+		return err
+	}
+	if err := r.Swept.AddSwept(run); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(r.Outcomes.Worlds, func(w *stats.World) bool { return w.Name == run.World() })

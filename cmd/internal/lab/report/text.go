@@ -109,7 +109,7 @@ func change(e *stats.Effect) string {
 	sign := "+"
 	x := e.Estimate
 	if e.Measure == result.Completeness {
-		if x = e.B - e.A; x == 0 {
+		if x = e.B - e.A; x == 0 && e.Lost > 0 {
 			return fmt.Sprintf("%d lost", e.Lost) // as many others came
 		}
 	}
@@ -212,8 +212,8 @@ func wrap(b *strings.Builder, text string, width int) {
 }
 
 // inMarkdown are the measures of a table in a document.
-var inMarkdown = []result.Measure{result.Completeness, result.StalenessP50, result.StalenessP99, result.TotalBytes, result.BytesOverIdeal, result.Duplicates,
-	result.REQs, result.NegOpens, result.Attempts, result.RateLimited}
+var inMarkdown = []result.Measure{result.Completeness, result.Recall, result.StalenessP50, result.StalenessP99, result.TotalBytes, result.BytesOverIdeal, result.Duplicates,
+	result.REQs, result.NegOpens, result.PeakRequests, result.Attempts, result.RateLimited}
 
 // inGitMarkdown are those where there are git servers.
 var inGitMarkdown = []result.Measure{result.Completeness, result.StalenessP50, result.StalenessP99, result.GitRequests, result.GitRefusals, result.DataP50, result.DataP99,
@@ -236,7 +236,9 @@ func Markdown(w io.Writer, o *stats.Outcomes, plain func(string) string) error {
 		if measured(result.GitRequests) {
 			measures = inGitMarkdown
 		}
-		measures = slices.DeleteFunc(slices.Clone(measures), func(m result.Measure) bool { return !measured(m) })
+		measures = slices.DeleteFunc(slices.Clone(measures), func(m result.Measure) bool {
+			return !measured(m) || m == result.Recall && !slices.ContainsFunc(world.Variants, forgot)
+		})
 		head, rule := "| "+name(world.Name)+" | finished |", "|---|---|"
 		for _, m := range measures {
 			head += " " + m.Info().Title + " |"
@@ -264,6 +266,15 @@ func Markdown(w io.Writer, o *stats.Outcomes, plain func(string) string) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// forgot reports whether there were wanted events that no relay had any more.
+func forgot(v *stats.Variant) bool {
+	return slices.ContainsFunc(v.Runs, func(o stats.Outcome) bool {
+		recall, ok := o.Measures.Get(result.Recall)
+		complete, _ := o.Measures.Get(result.Completeness)
+		return ok && recall < complete
+	})
 }
 
 // Versions is a pair of versions of one variant in one world.

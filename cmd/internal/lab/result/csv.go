@@ -56,7 +56,7 @@ func (c *CSV) Write(r *Run) error {
 	for i := range r.Relays {
 		l := &r.Relays[i]
 		with(c.relays, l.Name, l.Class, whole(l.BytesUp), whole(l.BytesDown), whole(l.Events), whole(l.Connections), l.Connected.String(),
-			whole(l.REQs), whole(l.NegOpens), whole(l.RateLimited))
+			whole(l.REQs), whole(l.NegOpens), whole(l.RateLimited), whole(l.Peak))
 	}
 	for i := range r.Git {
 		g := &r.Git[i]
@@ -119,7 +119,7 @@ func Tables() []Table {
 		{"runs.csv", "a row for each run, with a column for each measure; an empty cell was not measured", runs},
 		{"series.csv", "a row for each value over time", with("series", "at", "value")},
 		{"staleness.csv", "a row for each bucket: n times were at most le seconds, and above the le before; le is inf for events that never arrived", with("le", "n")},
-		{"relays.csv", "a row for each relay", with("relay", "class", "bytes_up", "bytes_down", "events", "connections", "connected", "reqs", "neg_opens", "rate_limited")},
+		{"relays.csv", "a row for each relay", with("relay", "class", "bytes_up", "bytes_down", "events", "connections", "connected", "reqs", "neg_opens", "rate_limited", "peak_requests")},
 		{"git.csv", "a row for each git server", with("server", "class", "requests", "refusals", "fetched", "bytes")},
 		{"faults.csv", "a row for each fault of the world; an empty cell is a recovery that was not seen", with("kind", "where", "at", "until", "recovered")},
 		{"findings.csv", "a row for each finding", with("invariant", "at", "relay", "text")},

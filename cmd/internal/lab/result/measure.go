@@ -13,6 +13,7 @@ type Measure uint8
 
 const (
 	Completeness Measure = iota
+	Recall
 	StalenessP50
 	StalenessP99
 	StalenessMax
@@ -26,6 +27,7 @@ const (
 	Attempts
 	REQs
 	NegOpens
+	PeakRequests
 	RateLimited
 	LoadGini
 	RecoveryP50
@@ -66,6 +68,7 @@ type Info struct {
 
 var infos = [numMeasures]Info{
 	Completeness:    {"completeness", "completeness", Share, true, "share of the wanted events, published on relays that could be reached, that were here at the end"},
+	Recall:          {"recall", "recall", Share, true, "share of the wanted events that were here at the end, those among them that no relay had any more"},
 	StalenessP50:    {"staleness_p50", "staleness p50", Time, false, "median time from publishing to arrival here; an event that never arrived counts with its age at the end, here and in the next two"},
 	StalenessP99:    {"staleness_p99", "staleness p99", Time, false, "the 99th percentile of it"},
 	StalenessMax:    {"staleness_max", "staleness max", Time, false, "the longest"},
@@ -79,6 +82,7 @@ var infos = [numMeasures]Info{
 	Attempts:        {"attempts", "attempts", Count, false, "connections attempted"},
 	REQs:            {"reqs", "REQs", Count, false, "REQ messages sent"},
 	NegOpens:        {"neg_opens", "NEG-OPENs", Count, false, "NEG-OPEN messages sent"},
+	PeakRequests:    {"peak_requests", "peak requests", Count, false, "most REQs and NEG-OPENs in one second at one foreign relay"},
 	RateLimited:     {"rate_limited", "rate limits hit", Count, false, "requests that a relay refused for their number"},
 	LoadGini:        {"load_gini", "load Gini", Index, false, "Gini coefficient of the bytes of each relay: 0 if all carry the same, near 1 if one carries all"},
 	RecoveryP50:     {"recovery_p50", "recovery p50", Time, false, "median time from the end of a fault until everything that it held back was here"},

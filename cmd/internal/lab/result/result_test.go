@@ -36,7 +36,7 @@ func sample() *Run {
 		Series:   Series{Every: second, Completeness: []float64{0, 0.5, 1}, BytesUp: []int64{0, 10, 20}, BytesDown: []int64{0, 100, 200}},
 		Missing:  []Missing{{ID: strings.Repeat("ef", 32), Kind: 1621, Talon: "talon-0", Relays: []string{"r1"}}}, Unlisted: 1,
 		LoadEvery: 60 * second,
-		Relays:    []Relay{{Name: "r1", Class: "strfry", BytesUp: 1, BytesDown: 2, Events: 3, Connections: 4, Connected: 5 * second, REQs: 6, NegOpens: 7, RateLimited: 8, Load: []int64{9, 10}}},
+		Relays:    []Relay{{Name: "r1", Class: "strfry", BytesUp: 1, BytesDown: 2, Events: 3, Connections: 4, Connected: 5 * second, REQs: 6, NegOpens: 7, RateLimited: 8, Peak: 9, Load: []int64{9, 10}}},
 		Git:       []Git{{Name: "g1", Class: "forge", Requests: 1, Refusals: 2, Fetched: 3, Bytes: 4}},
 		Trace:     &Trace{Relay: "r1", Steps: []Step{{At: second, Direction: Up, What: "REQ", Text: "x", Bytes: 80, Count: 2}}, Omitted: 3},
 	}

@@ -152,6 +152,7 @@ type Relay struct {
 	REQs        int64   `json:"reqs" doc:"REQ messages"`
 	NegOpens    int64   `json:"neg_opens" doc:"NEG-OPEN messages"`
 	RateLimited int64   `json:"rate_limited" doc:"requests that it refused for their number"`
+	Peak        int64   `json:"peak_requests" doc:"most REQs and NEG-OPENs in a second"`
 	Load        []int64 `json:"load,omitempty" doc:"bytes in both directions in each time bucket of load_every"`
 }
 
@@ -213,6 +214,14 @@ func (r *Run) Variant() string {
 // one world and seed had the same events and faults, and are compared.
 func (r *Run) World() string {
 	return strings.Join(append(append([]string{r.Scenario.Name}, texts(r.Set)...), string(r.Level)), " ")
+}
+
+// Settings names what was set in the scenario.
+func (r *Run) Settings() string {
+	if len(r.Set) == 0 {
+		return "as it is"
+	}
+	return strings.Join(texts(r.Set), " ")
 }
 
 // Counted writes a number of things: "1 seed", "2 seeds".

@@ -7,6 +7,7 @@
 package scenario
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -31,14 +32,26 @@ const maxText = 1 << 20
 // Parse reads the text of a scenario. Absent keys are as in [Default]. An error is one
 // sentence with the line, the key and what is allowed.
 func Parse(text []byte) (*Scenario, error) {
+	s, _, err := parse(text, "")
+	return s, err
+}
+
+// parse reads the text of a scenario, and the files in a folder that it names. It reports whether it
+// names any. Without a folder it must not.
+func parse(text []byte, dir string) (s *Scenario, files bool, err error) {
 	if len(text) > maxText {
-		return nil, fmt.Errorf("the scenario has more than %d bytes", maxText)
+		return nil, false, fmt.Errorf("the scenario has more than %d bytes", maxText)
 	}
-	s := Default()
+	s = Default()
 	if err := tomlschema.Decode(text, s, nil); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return s, s.check()
+	if dir != "" {
+		if files, err = s.readFiles(dir); err != nil {
+			return nil, false, err
+		}
+	}
+	return s, files, s.check()
 }
 
 // With returns the scenario with keys changed: a dotted path such as relays.strfry.rate, a
@@ -133,7 +146,8 @@ func Builtin(name string) (*Scenario, []byte, error) {
 	return named(text, name)
 }
 
-// Open reads a scenario from a file, or an embedded one by its name.
+// Open reads a scenario from a file, or an embedded one by its name. The text that it returns has
+// what other files say that the scenario names.
 func Open(path string) (*Scenario, []byte, error) {
 	if info, err := os.Stat(path); (errors.Is(err, os.ErrNotExist) || err == nil && info.IsDir()) && !strings.ContainsAny(path, `/\`) {
 		return Builtin(path)
@@ -146,9 +160,12 @@ func Open(path string) (*Scenario, []byte, error) {
 }
 
 func named(text []byte, path string) (*Scenario, []byte, error) {
-	s, err := Parse(text)
+	s, files, err := parse(text, filepath.Dir(path))
 	if err != nil {
 		return nil, nil, fmt.Errorf("scenario %s: %w", path, err)
+	}
+	if files {
+		text = s.Text()
 	}
 	if s.Name == "" {
 		s.Name = strings.TrimSuffix(filepath.Base(path), ".toml")
@@ -209,6 +226,9 @@ func (s *Scenario) check() error {
 		if _, err := r.profile(); err != nil {
 			return fmt.Errorf("relays.%s: %w", name, err)
 		}
+		if err := r.checkMeasured(); err != nil {
+			return fmt.Errorf("relays.%s.%w", name, err)
+		}
 		if r.Bootstrap > r.Count {
 			return fmt.Errorf("relays.%s.bootstrap = %d: want at most count, %d", name, r.Bootstrap, r.Count)
 		}
@@ -241,6 +261,8 @@ func (s *Scenario) check() error {
 		return errors.New("repositories.talons: want at most talon.count")
 	case s.Repositories.CopiesMin > s.Repositories.CopiesMax, s.Publishers.CopiesMin > s.Publishers.CopiesMax:
 		return errors.New("copies-min: want at most copies-max")
+	case !areWeights(s.Repositories.Copies), !areWeights(s.Publishers.Copies):
+		return errors.New("copies: want 1 to 64 numbers, one of them above 0")
 	case s.Duration < Duration(time.Minute):
 		return errors.New("duration: want at least 1m")
 	case s.Quiet > s.Duration:
@@ -249,6 +271,9 @@ func (s *Scenario) check() error {
 		return errors.New("bucket: want at least 1s, and at most 10000 of them in the duration")
 	}
 	for i, f := range s.Faults {
+		if err := s.checkLimits(&f); err != nil {
+			return fmt.Errorf("fault[%d].keys: %w", i+1, err)
+		}
 		_, relays := s.Relays[f.Class]
 		if _, git := s.Git[f.Class]; f.Class != "" && !relays && !git {
 			return fmt.Errorf("fault[%d].class = %q: there is no such class of relays or git servers", i+1, f.Class)
@@ -256,11 +281,41 @@ func (s *Scenario) check() error {
 		switch {
 		case f.What == "":
 			return fmt.Errorf("fault[%d]: want the key what", i+1)
+		case (f.What == "limits") != (f.Keys != ""):
+			return fmt.Errorf("fault[%d].keys: want them with what = \"limits\", and only there", i+1)
+		case f.What == "limits" && f.Class != "" && !relays:
+			return fmt.Errorf("fault[%d].class = %q: limits are those of relays", i+1, f.Class)
 		case f.Every > 0 && (f.Every < Duration(time.Second) || f.Every <= f.For && f.What != "reset" && f.What != "swap" && f.What != "restart" && f.What != "crash"):
 			return fmt.Errorf("fault[%d].every: want at least 1s, and more than for", i+1)
 		}
 	}
 	return nil
+}
+
+// checkLimits checks that a change of limits leaves the events of a relay as they are.
+func (s *Scenario) checkLimits(f *Fault) error {
+	for name, r := range s.Relays {
+		if f.Keys == "" || f.Class != "" && f.Class != name {
+			continue
+		}
+		before, err := r.profile()
+		if err != nil {
+			return err
+		}
+		after, err := before.With([]byte(f.Keys))
+		if err != nil {
+			return err
+		}
+		if after.Honest() != before.Honest() || after.Keep != before.Keep || !slices.Equal(after.Outages, before.Outages) || after.Arrival != before.Arrival {
+			return errors.New("want limits, rates and refusals: a fault does not change outages, lies, arrivals and what a relay keeps")
+		}
+	}
+	return nil
+}
+
+// areWeights checks a list of how often each number of copies is. None is fine.
+func areWeights(list []int) bool {
+	return list == nil || len(list) <= 64 && slices.ContainsFunc(list, func(n int) bool { return n > 0 })
 }
 
 func isClass(name string) bool {
@@ -359,6 +414,15 @@ type Relays struct {
 	Bandwidth int     `key:"bandwidth" max:"1000000000000" doc:"bytes in a second that a connection brings; 0 is no limit"`
 	Rate      float64 `key:"rate" max:"1000000000" doc:"REQs and NEG-OPENs in a minute; 0: as the profile says"`
 
+	Keeps   Duration `key:"keeps" json:",omitzero" doc:"how long it keeps an event, by created_at; replaceable and addressable events stay, here and in the next two; 0: as the profile says"`
+	Refuses float64  `key:"refuses" json:",omitzero" max:"1" doc:"share of events that it refuses; 0: as the profile says"`
+	Drops   float64  `key:"drops" json:",omitzero" max:"1" doc:"share of events that it accepts and sends to subscribers, and does not store; 0: as the profile says"`
+
+	LatencyFile string `key:"latency-file" json:",omitzero" doc:"a file of measured latencies, in place of latency-ms and latency-sigma; its path is relative to the scenario"`
+	Latencies   string `key:"latencies" json:",omitzero" doc:"the text of such a file: lines of relay,from,milliseconds"`
+	OutageFile  string `key:"outage-file" json:",omitzero" doc:"a file of measured outages, in addition to those that are drawn"`
+	Outages     string `key:"outages" json:",omitzero" doc:"the text of such a file: lines of relay,from,until or relay,from,until,status"`
+
 	OutageEvery  Duration `key:"outage-every" doc:"mean time between two outages of one relay; 0: there are none"`
 	OutageMedian Duration `key:"outage-median" doc:"how long one is, log-normal"`
 	OutageSigma  float64  `key:"outage-sigma" max:"5" doc:"spread of that"`
@@ -410,6 +474,7 @@ type Repositories struct {
 	Sigma     float64  `key:"bytes-sigma" max:"3" doc:"spread of that, log-normal"`
 	CopiesMin int      `key:"copies-min" min:"1" max:"64" doc:"listed relays that an event of before the run is at"`
 	CopiesMax int      `key:"copies-max" min:"1" max:"64" doc:"at most"`
+	Copies    []int    `key:"copies" json:",omitzero" max:"1000000" doc:"in place of these two: how often an event is at one listed relay, at two, and so on, as [40, 30, 20, 10]"`
 	GitMin    int      `key:"git-min" min:"1" max:"64" doc:"git servers that one names, if there are any"`
 	GitMax    int      `key:"git-max" min:"1" max:"64" doc:"at most"`
 	GitBytes  int      `key:"git-bytes" max:"1000000000" doc:"median size of the git data of a state"`
@@ -431,6 +496,7 @@ type Publishers struct {
 	Diurnal   float64  `key:"diurnal" max:"1" doc:"how much more is published by day than by night"`
 	CopiesMin int      `key:"copies-min" min:"1" max:"64" doc:"listed relays that an event is sent to"`
 	CopiesMax int      `key:"copies-max" min:"1" max:"64" doc:"at most"`
+	Copies    []int    `key:"copies" json:",omitzero" max:"1000000" doc:"in place of these two: how often an event is sent to one listed relay, to two, and so on, as [40, 30, 20, 10]"`
 	SpreadS   float64  `key:"spread-s" max:"86400" doc:"seconds within which its copies are sent"`
 	Direct    float64  `key:"direct" max:"1" doc:"share of events that are sent to a listed Talon too"`
 	BackDated float64  `key:"back-dated" max:"1" doc:"share of events with a created_at of before they are sent"`
@@ -444,7 +510,7 @@ type Publishers struct {
 
 // Fault is something that goes wrong at a time.
 type Fault struct {
-	What   string   `key:"what" one:"outage|half-open|partition|reset|slow|restart|crash|swap|disk|skew" doc:"relays and git servers: outage, half-open (connections bring nothing), partition (from the Talons alone), reset (connections end), slow (latency by factor); Talons: restart, crash, swap (the strategy begins with the world as it is), disk (slower by factor), skew (the clock is wrong by seconds)"`
+	What   string   `key:"what" one:"outage|half-open|partition|reset|slow|limits|restart|crash|swap|disk|skew" doc:"relays and git servers: outage, half-open (connections bring nothing), partition (from the Talons alone), reset (connections end), slow (latency by factor); relays: limits (other ones, by keys); Talons: restart, crash, swap (the strategy begins with the world as it is), disk (slower by factor), skew (the clock is wrong by seconds)"`
 	At     Duration `key:"at" doc:"when it begins"`
 	For    Duration `key:"for" doc:"how long it lasts"`
 	Every  Duration `key:"every" doc:"from one to the next; 0: there is one"`
@@ -453,6 +519,7 @@ type Fault struct {
 	Status int      `key:"status" max:"599" doc:"HTTP status of an outage; 0: connections are refused"`
 	Factor float64  `key:"factor" min:"1" max:"1000000" doc:"of slow and disk"`
 	SkewS  int      `key:"seconds" min:"-1000000000" max:"1000000000" doc:"of skew"`
+	Keys   string   `key:"keys" json:",omitzero" doc:"of limits: TOML over the profile of each relay, such as '''limits.subscriptions = 10'''"`
 }
 
 // Invariants are the conditions that must hold.
@@ -529,6 +596,11 @@ func (r *Relays) profile() (p *relaymodel.Profile, err error) {
 	if p, err = p.With([]byte(r.Keys)); err != nil {
 		return nil, err
 	}
+	if r.Keeps > 0 {
+		p.Keep.Seconds = float64(r.Keeps.Milliseconds()) / 1000
+	}
+	p.Keep.Refuses = cmp.Or(r.Refuses, p.Keep.Refuses)
+	p.Keep.Drops = cmp.Or(r.Drops, p.Keep.Drops)
 	if r.Rate > 0 {
 		rate := p.Rate.Requests
 		rate.PerMinute, rate.Burst = r.Rate, 0

@@ -23,10 +23,14 @@ func writeTable(b *bytes.Buffer, table, standard reflect.Value) {
 	for i := range table.NumField() {
 		field := table.Field(i)
 		switch field.Kind() {
-		case reflect.Struct, reflect.Map, reflect.Slice:
+		case reflect.Struct, reflect.Map:
 			continue
+		case reflect.Slice:
+			if isTables(field) {
+				continue
+			}
 		}
-		if !field.Equal(standard.Field(i)) {
+		if !equal(field, standard.Field(i)) {
 			fmt.Fprintf(b, "%s = %s\n", table.Type().Field(i).Tag.Get("key"), valueText(field))
 		}
 	}
@@ -34,7 +38,7 @@ func writeTable(b *bytes.Buffer, table, standard reflect.Value) {
 		field, key := table.Field(i), table.Type().Field(i).Tag.Get("key")
 		switch field.Kind() {
 		case reflect.Struct:
-			if !field.Equal(standard.Field(i)) {
+			if !equal(field, standard.Field(i)) {
 				fmt.Fprintf(b, "\n[%s]\n", key)
 				writeTable(b, field, standard.Field(i))
 			}
@@ -47,12 +51,20 @@ func writeTable(b *bytes.Buffer, table, standard reflect.Value) {
 			}
 		case reflect.Slice:
 			for n := range field.Len() {
+				if !isTables(field) {
+					break
+				}
 				fmt.Fprintf(b, "\n[[%s]]\n", key)
 				writeTable(b, field.Index(n), defaultsOf(field.Type().Elem()))
 			}
 		}
 	}
 }
+
+func equal(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
+
+// isTables reports whether a list is one of tables.
+func isTables(list reflect.Value) bool { return list.Type().Elem().Kind() == reflect.Struct }
 
 // defaultsOf returns an entry of a map or list with its defaults.
 func defaultsOf(t reflect.Type) reflect.Value {
@@ -66,7 +78,12 @@ func valueText(v reflect.Value) string {
 	case Duration:
 		return strconv.Quote(x.String())
 	case string:
+		if strings.Contains(x, "\n") && !strings.Contains(x, "'''") && !strings.Contains(x, "\r") {
+			return "'''\n" + x + "'''"
+		}
 		return quoted(x)
+	case []int:
+		return strings.Join(strings.Fields(fmt.Sprint(x)), ", ")
 	case float64:
 		text := strconv.FormatFloat(x, 'f', -1, 64)
 		if !strings.Contains(text, ".") {

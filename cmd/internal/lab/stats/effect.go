@@ -15,7 +15,7 @@ import (
 
 // headline are the measures that a sentence is about, as far as they were measured. A sentence
 // says first what was lost: completeness is not among them.
-var headline = []result.Measure{result.TotalBytes, result.StalenessP99, result.ConnectionHours, result.RecoveryMax,
+var headline = []result.Measure{result.Recall, result.TotalBytes, result.StalenessP99, result.ConnectionHours, result.RecoveryMax,
 	result.GitRequests, result.GitRefusals, result.DataP99}
 
 // Sentence describes the result of a comparison for the main measures: "completeness equal; 38 %
@@ -33,7 +33,9 @@ func (c *Comparison) Sentence() string {
 		}
 		switch e.Verdict() {
 		case Equal:
-			equal = append(equal, m.Info().Title)
+			if m != result.Recall { // completeness says it
+				equal = append(equal, m.Info().Title)
+			}
 		case Indistinct:
 			indistinct = append(indistinct, m.Info().Title+" not distinguishable ("+e.Counts()+")")
 		default:
@@ -65,6 +67,15 @@ func (c *Comparison) Sentence() string {
 
 // completeness says which events only one of the two has.
 func (c *Comparison) completeness(e *Effect) string {
+	if !e.exact {
+		switch e.Verdict() {
+		case Equal:
+			return "completeness equal"
+		case Indistinct:
+			return "completeness not distinguishable (" + e.Counts() + ")"
+		}
+		return e.Phrase()
+	}
 	switch {
 	case len(c.Losses) > 0:
 		lower := ""
@@ -106,7 +117,7 @@ func (c *Comparison) Statement(m result.Measure) string {
 
 // Interval is the change of the median seed, with its interval.
 func (e *Effect) Interval() string {
-	if e.Measure == result.Completeness {
+	if e.exact {
 		return ""
 	}
 	if e.Relative {
@@ -247,8 +258,9 @@ type Effect struct {
 	Low, High float64
 	Widest    float64 // the greatest change, up or down
 
-	Lower, Higher int // pairs in which B is so
-	Lost          int // of completeness: events that A has and B lacks
+	Lower, Higher int  // pairs in which B is so
+	Lost          int  // of completeness: events that A has and B lacks
+	exact         bool // one event more or less is a difference
 	P             float64
 	Adjusted      float64 // P, corrected for the statements that are made together
 }
@@ -266,7 +278,7 @@ const (
 // Verdict returns better or worse by the direction of the measure. Completeness is exact: one
 // event that is lost in one seed is worse.
 func (e *Effect) Verdict() Verdict {
-	if e.Measure == result.Completeness {
+	if e.exact {
 		switch {
 		case e.Lost > 0 || e.Lower > 0:
 			return Worse

@@ -36,10 +36,12 @@ type Outcomes struct {
 	Worlds []*World
 }
 
-// World has the outcomes of each variant in one world.
+// World has the outcomes of each variant in one world. In a sweep, it has those of one variant of
+// modules in several worlds.
 type World struct {
 	Name     string
 	Variants []*Variant
+	sweep    bool // the variants are worlds
 }
 
 // Variant has the outcomes of one variant in one world, by seed.
@@ -62,8 +64,19 @@ type Outcome struct {
 
 // Add adds a run. It returns an error for a run that was added before.
 func (o *Outcomes) Add(r *result.Run) error {
-	w := find(&o.Worlds, r.World(), func(w *World) string { return w.Name }, func(name string) *World { return &World{Name: name} })
-	v := find(&w.Variants, r.Variant(), func(v *Variant) string { return v.Name }, func(name string) *Variant { return &Variant{Name: name} })
+	return o.add(r, r.World(), r.Variant(), Outcome{r.Seed, r.Scenario.Digest, r.End, len(r.Findings), r.Measures, sortedMissing(r.Missing), r.Unlisted}, false)
+}
+
+// AddSwept adds a run to a comparison of worlds: a run with one setting is compared with that of the
+// same modules, seed and scenario with another. The two have other events, so that what one lacks is
+// no loss of the other. Completeness is a measure like the others there.
+func (o *Outcomes) AddSwept(r *result.Run) error {
+	return o.add(r, r.Variant()+" in "+r.Scenario.Name+" "+string(r.Level), r.Settings(), Outcome{Seed: r.Seed, End: r.End, Findings: len(r.Findings), Measures: r.Measures}, true)
+}
+
+func (o *Outcomes) add(r *result.Run, world, variant string, one Outcome, sweep bool) error {
+	w := find(&o.Worlds, world, func(w *World) string { return w.Name }, func(name string) *World { return &World{Name: name, sweep: sweep} })
+	v := find(&w.Variants, variant, func(v *Variant) string { return v.Name }, func(name string) *Variant { return &Variant{Name: name} })
 	if v.Modules == nil {
 		for _, m := range []*result.Module{r.Strategy, r.Throttle} {
 			if m != nil {
@@ -75,7 +88,7 @@ func (o *Outcomes) Add(r *result.Run) error {
 	if ok {
 		return fmt.Errorf("seed %d of %q in %q is there twice", r.Seed, v.Name, w.Name)
 	}
-	v.Runs = slices.Insert(v.Runs, i, Outcome{r.Seed, r.Scenario.Digest, r.End, len(r.Findings), r.Measures, sortedMissing(r.Missing), r.Unlisted})
+	v.Runs = slices.Insert(v.Runs, i, one)
 	return nil
 }
 
@@ -184,11 +197,13 @@ func (c *Comparison) lose(a, b *Outcome) {
 func (w *World) Compare() []Comparison {
 	var list []Comparison
 	for _, v := range w.Variants[min(1, len(w.Variants)):] {
-		c := compare(w.Variants[0], v)
+		c := compare(w.Variants[0], v, w.sweep)
 		c.World = w.Name
 		list = append(list, c)
 	}
-	main := func(m result.Measure) bool { return slices.Contains(headline, m) }
+	main := func(m result.Measure) bool {
+		return slices.Contains(headline, m) || w.sweep && m == result.Completeness
+	}
 	correct(list, main)
 	correct(list, func(m result.Measure) bool { return !main(m) })
 	return list
@@ -197,7 +212,7 @@ func (w *World) Compare() []Comparison {
 // Between compares two variants that need not be of one world, such as two versions of
 // one. The measures of the gates are a family of their own.
 func Between(a, b *Variant, gates []Gate) Comparison {
-	list := []Comparison{compare(a, b)}
+	list := []Comparison{compare(a, b, false)}
 	gated := func(m result.Measure) bool {
 		return slices.ContainsFunc(gates, func(g Gate) bool { return g.Measure == m })
 	}
@@ -206,7 +221,7 @@ func Between(a, b *Variant, gates []Gate) Comparison {
 	return list[0]
 }
 
-func compare(a, b *Variant) Comparison {
+func compare(a, b *Variant, sweep bool) Comparison {
 	c := Comparison{A: a.Name, B: b.Name}
 	var pairs [][2]*Outcome
 	for i := range a.Runs {
@@ -233,8 +248,13 @@ func compare(a, b *Variant) Comparison {
 			}
 		}
 		if len(x) > 0 {
-			c.Effects = append(c.Effects, effect(m, x, y))
+			e := effect(m, x, y)
+			e.exact = m == result.Completeness && !sweep
+			c.Effects = append(c.Effects, e)
 		}
+	}
+	if sweep {
+		return c
 	}
 	for _, p := range pairs {
 		c.lose(p[0], p[1])
@@ -246,13 +266,13 @@ func compare(a, b *Variant) Comparison {
 }
 
 // correct applies Holm's method to a family of measures. Measures that are equal in all pairs state
-// nothing, and completeness is no matter of chance.
+// nothing, and exact ones are no matter of chance.
 func correct(list []Comparison, family func(result.Measure) bool) {
 	var effects []*Effect
 	var p []float64
 	for i := range list {
 		for k := range list[i].Effects {
-			if e := &list[i].Effects[k]; e.Lower+e.Higher > 0 && e.Measure != result.Completeness && family(e.Measure) {
+			if e := &list[i].Effects[k]; e.Lower+e.Higher > 0 && !e.exact && family(e.Measure) {
 				effects, p = append(effects, e), append(p, e.P)
 			}
 		}

@@ -401,3 +401,38 @@ func TestDigits(t *testing.T) {
 		}
 	}
 }
+
+// A sweep pairs runs of different worlds by seed. It counts no losses, since the worlds may have different
+// events.
+func TestSwept(t *testing.T) {
+	var o Outcomes
+	add := func(seed uint64, value string, completeness, bytes float64) {
+		r := run("s", seed, map[result.Measure]float64{result.Completeness: completeness, result.BytesUp: bytes, result.BytesDown: bytes})
+		r.Scenario.Digest = value
+		r.Set = []result.Setting{{Key: "relays.*.keeps", Value: value}}
+		if completeness < 1 {
+			r.Missing = []result.Missing{{ID: fmt.Sprint(seed)}}
+		}
+		if err := o.AddSwept(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for seed := range uint64(16) {
+		noise := 1 + float64(seed%4)/100
+		add(seed, "90d", 1, 100*noise)
+		add(seed, "60d", []float64{1, 0.99}[seed%2], 99*noise)
+		add(seed, "30d", 0.9, 50*noise)
+	}
+	if len(o.Worlds) != 1 || len(o.Worlds[0].Variants) != 3 || o.Worlds[0].Variants[1].Name != "relays.*.keeps=60d" {
+		t.Fatalf("%+v", o.Worlds)
+	}
+	list := o.Worlds[0].Compare()
+	for i, want := range []string{
+		"relays.*.keeps=60d compared with relays.*.keeps=90d: completeness ",
+		"relays.*.keeps=30d compared with relays.*.keeps=90d: completeness 10 points lower (10 to 10, 16 of 16 seeds); 50 % fewer bytes (50 to 50 %, 16 of 16 seeds).",
+	} {
+		if c := list[i]; c.Pairs != 16 || len(c.Losses) > 0 || c.Gained > 0 || !strings.HasPrefix(c.Sentence(), want) {
+			t.Errorf("%d pairs, %d losses: %s, want %s", c.Pairs, len(c.Losses), c.Sentence(), want)
+		}
+	}
+}

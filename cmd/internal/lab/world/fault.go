@@ -18,8 +18,9 @@ type Fault struct {
 	Git       []int
 	Status    int
 	Factor    float64
-	Skew      int64 // milliseconds
-	Flaps     int   // number of short faults that it is made of; 0: one
+	Skew      int64  // milliseconds
+	Flaps     int    // number of short faults that it is made of; 0: one
+	Keys      string // of limits: TOML over a profile
 }
 
 // Parts returns the times during which a fault is active.
@@ -55,8 +56,17 @@ func (w *World) drawFaults() {
 	for _, class := range slices.Sorted(maps.Keys(w.Scenario.Relays)) {
 		c := w.Scenario.Relays[class]
 		r := newStream(w.Seed, "outages "+class)
+		measured, err := c.MeasuredOutages()
+		if err != nil {
+			panic(err) // the scenario is checked
+		}
+		n := 0 // relays of the class so far
 		for _, relay := range w.Relays {
 			if relay.Class == class {
+				if len(measured) > 0 {
+					w.addOutages(relay, measured[n%len(measured)])
+				}
+				n++
 				w.drawOutages(outages{c.OutageEvery, c.OutageMedian, c.OutageSigma, c.OutageStatus, c.Flapping, c.HalfOpen, c.Dying}, r, func(f *Fault) { f.Relays = []int{relay.Number} })
 			}
 		}
@@ -125,6 +135,15 @@ type outages struct {
 	dying         float64
 }
 
+// addOutages adds measured outages.
+func (w *World) addOutages(relay *Relay, list []scenario.Span) {
+	for _, s := range list {
+		if at := s.From.Milliseconds(); at < w.End {
+			w.Faults = append(w.Faults, &Fault{What: "outage", At: at, Until: min(w.End, s.Until.Milliseconds()), Status: s.Status, Relays: []int{relay.Number}})
+		}
+	}
+}
+
 // drawOutages draws those of one, which hits names.
 func (w *World) drawOutages(o outages, r stream, hits func(*Fault)) {
 	add := func(f *Fault) {
@@ -153,7 +172,7 @@ func (w *World) drawOutages(o outages, r stream, hits func(*Fault)) {
 func (w *World) drawFault(s *scenario.Fault, r stream) {
 	for at := s.At.Milliseconds(); at < w.End; at += s.Every.Milliseconds() {
 		f := &Fault{
-			What: s.What, At: at, Until: min(at+s.For.Milliseconds(), w.End), Status: s.Status, Factor: s.Factor, Skew: int64(s.SkewS) * 1000,
+			What: s.What, At: at, Until: min(at+s.For.Milliseconds(), w.End), Status: s.Status, Factor: s.Factor, Skew: int64(s.SkewS) * 1000, Keys: s.Keys,
 		}
 		if s.What == "reset" || s.What == "swap" {
 			f.Until = at

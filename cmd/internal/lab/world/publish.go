@@ -26,7 +26,9 @@ type publisher struct {
 	copies  stream
 	threads stream
 	git     *gitPublisher // nil: there are no git servers
-	texts   string
+
+	often, oftenBefore weighted // numbers of copies, less one; of before the run; empty: they are even
+	texts              string
 }
 
 // publish draws all events of a world.
@@ -45,6 +47,12 @@ func (w *World) publish() {
 			p.listed.add(c.Weight)
 			p.places = append(p.places, r.Number)
 		}
+	}
+	for _, n := range s.Publishers.Copies {
+		p.often.add(float64(n))
+	}
+	for _, n := range s.Repositories.Copies {
+		p.oftenBefore.add(float64(n))
 	}
 	letters := newStream(w.Seed, "texts")
 	var b strings.Builder
@@ -370,12 +378,18 @@ func (p *publisher) delete(repo *Repo, on *Event, at int64) {
 
 // write sends something to some of the listed relays.
 func (p *publisher) write(e *Event) {
-	low, limit := p.Scenario.Publishers.CopiesMin, p.Scenario.Publishers.CopiesMax
+	low, limit, often := p.Scenario.Publishers.CopiesMin, p.Scenario.Publishers.CopiesMax, &p.often
 	if e.At < 0 {
-		low, limit = p.Scenario.Repositories.CopiesMin, p.Scenario.Repositories.CopiesMax
+		low, limit, often = p.Scenario.Repositories.CopiesMin, p.Scenario.Repositories.CopiesMax, &p.oftenBefore
 	}
 	listed := e.Repo.relaysAt(e.At)
-	if n := p.copies.between(low, limit); n < len(listed) {
+	n := 0
+	if len(often.sums) > 0 {
+		n = 1 + often.draw(p.copies)
+	} else {
+		n = p.copies.between(low, limit)
+	}
+	if n < len(listed) {
 		order := p.copies.Perm(len(listed))[:n]
 		chosen := make([]int, n)
 		for i, k := range order {

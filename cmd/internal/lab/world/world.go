@@ -10,8 +10,8 @@
 //  2. Each thing that is drawn has a random stream of its own, so that a change of one
 //     leaves the others as they are.
 //  3. A world is not changed after [Draw]: runs share it.
-//  4. Each wanted event is at one relay, at least, from which it can be had, if its
-//     repository lists an honest one.
+//  4. Each wanted event is sent to one relay, at least, from which it can be had, if its
+//     repository lists an honest one and relays neither refuse nor drop nor remove it.
 package world
 
 import (
@@ -31,6 +31,7 @@ type World struct {
 	Start    int64 // unix milliseconds
 	End      int64
 	Relays   []*Relay // foreign ones
+	Loses    bool     // some relays refuse, drop or remove events
 	Git      []*GitServer
 	Talons   []*Talon
 	Repos    []*Repo
@@ -49,7 +50,8 @@ type Relay struct {
 	Seed      uint64
 	Bootstrap bool
 	Honest    bool
-	Latency   float64 // milliseconds one way
+	Latency   float64         // milliseconds one way
+	Steps     []scenario.Step // in its place, if they were measured
 	Jitter    float64
 	Bandwidth int // bytes in a second; 0: any
 	Away      []Away
@@ -166,12 +168,20 @@ func (w *World) drawRelays() {
 		c := w.Scenario.Relays[class]
 		r := newStream(w.Seed, "relays "+class)
 		p := w.Scenario.Profile(class)
+		w.Loses = w.Loses || p.Loses()
+		latencies, err := c.MeasuredLatencies()
+		if err != nil {
+			panic(err) // the scenario is checked
+		}
 		for i := range c.Count {
 			name := fmt.Sprintf("%s-%d", class, i)
 			w.Relays = append(w.Relays, &Relay{
 				Number: len(w.Relays), Name: name, Class: class, URL: "wss://" + name + ".example", Profile: p, Seed: r.Uint64(),
 				Bootstrap: i < c.Bootstrap, Honest: p.Honest(), Latency: max(0.5, r.logNormal(c.LatencyMS, c.Spread)), Jitter: c.Jitter, Bandwidth: c.Bandwidth,
 			})
+			if len(latencies) > 0 {
+				w.Relays[len(w.Relays)-1].Steps = latencies[i%len(latencies)]
+			}
 		}
 	}
 }
@@ -180,7 +190,14 @@ func (w *World) drawRelays() {
 // given time.
 func (r *Relay) LatencyAt(at int64) int64 {
 	share := float64(float64(relaymodel.Mix(r.Seed^uint64(at/60_000))>>11)/(1<<52)) - 1 // from -1 to 1
-	return int64(r.Latency + float64(float64(r.Latency*r.Jitter)*share))
+	latency := r.Latency
+	for i := len(r.Steps) - 1; i >= 0; i-- {
+		if i == 0 || r.Steps[i].From.Milliseconds() <= at {
+			latency = max(0.5, r.Steps[i].MS)
+			break
+		}
+	}
+	return int64(latency + float64(float64(latency*r.Jitter)*share))
 }
 
 // UpFor returns for how long a relay was reachable in a time span.

@@ -183,3 +183,30 @@ func TestUpFor(t *testing.T) {
 		}
 	}
 }
+
+// The numbers of copies are as often as their weights say. Measured latencies and outages are those of
+// the relays, in turn.
+func TestMeasuredWorld(t *testing.T) {
+	s, err := drawn(t, "copies", 1).Scenario.With("publishers.copies", "[60, 0, 40]", "relays.strfry.latencies", `"x,0,30\nx,10m,90\ny,0,5"`, "relays.strfry.outages", `"x,60,90,503\ny,5m,6m"`, "relays.strfry.jitter", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := Draw(s, 3)
+	counts := map[int]int{}
+	for _, e := range w.Events {
+		if e.At >= 0 && e.Kind != 30617 {
+			counts[len(e.Copies)]++
+		}
+	}
+	if all := counts[1] + counts[3]; counts[2] > 0 || all < 1000 || float64(counts[1])/float64(all) < 0.55 || float64(counts[1])/float64(all) > 0.65 {
+		t.Errorf("numbers of copies: %v, want 60 and 40 percent with 1 and 3", counts)
+	}
+	for relay, want := range map[int][2]int64{0: {30, 90}, 1: {5, 5}, 2: {30, 90}} {
+		if r := w.Relays[relay]; r.LatencyAt(0) != want[0] || r.LatencyAt(600_000) != want[1] {
+			t.Errorf("relay %d: latencies %d and %d, want %v", relay, r.LatencyAt(0), r.LatencyAt(600_000), want)
+		}
+	}
+	if got, want := w.Relays[2].Away, []Away{{60_000, 90_000}}; !slices.Equal(got, want) || w.Faults[0].Status != 503 {
+		t.Errorf("outages %v, status %d, want %v and 503", got, w.Faults[0].Status, want)
+	}
+}
