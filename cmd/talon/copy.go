@@ -18,6 +18,7 @@ import (
 	"talon/host/config"
 	"talon/host/daemon"
 	"talon/host/ingest"
+	"talon/host/moderation"
 	"talon/host/store/semantics"
 	"talon/host/wire"
 )
@@ -68,6 +69,9 @@ func copyStore(cmd *cobra.Command, cfg *config.Config, log *slog.Logger, to stri
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%d events copied, %d were there; %d held, %d placeholders, %d entries of plugins, %d of servers\n",
 		c.copied, c.there, c.held, c.placeholders, c.state, c.servers)
+	if c.barred > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "%d events not copied, since the moderation log bars them\n", c.barred)
+	}
 	differ, same, err := c.compare(ctx)
 	c.progress.end()
 	if err != nil {
@@ -114,12 +118,13 @@ func sameFolder(a, b string) bool {
 type copier struct {
 	from, to daemon.Store
 	progress *progress
+	log      moderation.Log // of both: what it bars stays away from the target
 
-	copied, there, held, placeholders, state, servers int
+	barred, copied, there, held, placeholders, state, servers int
 }
 
 func (c *copier) run(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{c.events, c.purgatory, c.moderation, c.vanished, c.refs, c.plugins, c.relays} {
+	for _, step := range []func(context.Context) error{c.mergeLogs, c.vanished, c.events, c.purgatory, c.hidden, c.refs, c.plugins, c.relays} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -188,7 +193,7 @@ func (c *copier) change(events []*host.Event, missing []host.ID) error {
 	}
 	defer tx.Rollback()
 	for _, e := range events {
-		if !wanted[e.ID] {
+		if !wanted[e.ID] || c.bars(e) {
 			continue
 		}
 		// Expired events are copied as well: the server that opens the copy sweeps them.
@@ -209,6 +214,9 @@ func (c *copier) purgatory(ctx context.Context) error {
 			return fmt.Errorf("an event in purgatory cannot be read: %w: run `talon check`", err)
 		}
 		e.Audience = h.Audience
+		if c.bars(e) {
+			return nil
+		}
 		tx, err := c.to.Begin()
 		if err != nil {
 			return err
@@ -222,8 +230,9 @@ func (c *copier) purgatory(ctx context.Context) error {
 	})
 }
 
-// moderation copies the moderation log, what it has hidden, and the ids of what it has removed.
-func (c *copier) moderation(ctx context.Context) error {
+// mergeLogs adds the moderation log to that of the target. The server that opens the target carries
+// the new rows out.
+func (c *copier) mergeLogs(ctx context.Context) error {
 	rows, err := c.from.Moderation(ctx, 0)
 	if err != nil {
 		return err
@@ -232,9 +241,24 @@ func (c *copier) moderation(ctx context.Context) error {
 		_, err := tx.AddModeration(rows, time.Now().Unix())
 		return err
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		rows, err = c.to.Moderation(ctx, 0)
 	}
+	c.log.Apply(rows)
+	return err
+}
+
+// bars reports whether the moderation log keeps an event away from the target, and counts it.
+func (c *copier) bars(e *host.Event) bool {
+	if c.log.Event(e, time.Now().Unix()) == nil {
+		return false
+	}
+	c.barred++
+	return true
+}
+
+// hidden copies what the moderation log has hidden, and the ids of what it has removed.
+func (c *copier) hidden(ctx context.Context) error {
 	for last := int64(0); ; {
 		list, err := c.from.HiddenAfter(ctx, last, copyEvents)
 		if err != nil {
@@ -250,6 +274,10 @@ func (c *copier) moderation(ctx context.Context) error {
 				e, err := wire.ParseEvent(h.JSON)
 				if err != nil {
 					return fmt.Errorf("a hidden event cannot be read: %w: run `talon check`", err)
+				}
+				if r := c.log.Event(e, time.Now().Unix()); r != nil && r.Action == moderation.Purge {
+					c.barred++
+					continue
 				}
 				if _, err := tx.Put(e, 0); err != nil {
 					return err
@@ -392,13 +420,13 @@ func (c *copier) relays(ctx context.Context) error {
 }
 
 // compare goes through both databases side by side and returns how many events only one of
-// them has, or with another text, and how many are the same. Those that have expired do
-// not count: one may have swept them.
+// them has, or with another text, and how many are the same. Those that have expired, or that the
+// moderation log bars, do not count: one may have removed them.
 func (c *copier) compare(ctx context.Context) (differ, same int, err error) {
 	now := time.Now().Unix()
-	a, stopA := iter.Pull2(exported(ctx, c.from, now))
+	a, stopA := iter.Pull2(c.exported(ctx, c.from, now))
 	defer stopA()
-	b, stopB := iter.Pull2(exported(ctx, c.to, now))
+	b, stopB := iter.Pull2(c.exported(ctx, c.to, now))
 	defer stopB()
 	next := func(pull func() (*host.Event, error, bool)) (*host.Event, error) {
 		e, err, _ := pull()
@@ -428,8 +456,8 @@ func (c *copier) compare(ctx context.Context) (differ, same int, err error) {
 	return differ, same, errors.Join(errA, errB)
 }
 
-// exported yields the events of a store, oldest first, but for those that have expired.
-func exported(ctx context.Context, s daemon.Store, now int64) iter.Seq2[*host.Event, error] {
+// exported yields the events of a store, oldest first, but for those that have expired or are barred.
+func (c *copier) exported(ctx context.Context, s daemon.Store, now int64) iter.Seq2[*host.Event, error] {
 	return func(yield func(*host.Event, error) bool) {
 		enough := errors.New("enough")
 		err := s.Export(ctx, func(json []byte) error {
@@ -437,7 +465,7 @@ func exported(ctx context.Context, s daemon.Store, now int64) iter.Seq2[*host.Ev
 			if err != nil {
 				return err
 			}
-			if at, ok := e.Expiration(); ok && at <= now || yield(e, nil) {
+			if at, ok := e.Expiration(); ok && at <= now || c.log.Event(e, now) != nil || yield(e, nil) {
 				return nil
 			}
 			return enough

@@ -82,6 +82,7 @@ type door struct {
 func (w *takedown) doors() (list []door) {
 	of := `{"authors":["` + w.mallory.hex() + `"]`
 	for node, st := range w.nodes() {
+		st.c = connect(w.T, st.s) // the earlier one was idle, and answered no pings
 		add := func(name string, shows func() bool) { list = append(list, door{name + node, shows}) }
 		add("REQ", func() bool { return len(st.c.query(w.T, of+`,"limit":1}`)) > 0 })
 		add("COUNT", func() bool { return st.count(of+`}`) > 0 })
