@@ -90,7 +90,7 @@ scale: tools ## tests that cost more than make test has time for: large inputs, 
 
 pages: tools ## every page in Chromium, in two sizes and two themes, with axe-core, and every link of them
 	npm ci --prefix testdata/chromium --no-audit --no-fund --loglevel=error
-	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./host/web -run TestChromium
+	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./host/web ./cmd/talon -run TestChromium
 
 devnet: tools ## sync and the hunt in larger networks than make test has, and strategies beside relays as they are, minutes
 	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./cmd/internal/devnet

@@ -97,6 +97,20 @@ func TestCluster(t *testing.T) {
 		by.wantRefs(at(by), "HEAD=refs/heads/main", "refs/heads/main="+commit)
 	}
 	next("two", c, a)
+	two := work.git("rev-parse", "HEAD")
+	for _, path := range []string{"/tree/main", "/blob/main/file", "/raw/main/file", "/commit/" + two, "/blame/main/file", "/compare/" + one + "...main", "/grep/main?q=two", "/refs"} {
+		pages := map[string]bool{}
+		for name, st := range nodes {
+			status, page := st.s.get(t, strings.TrimSuffix(strings.TrimPrefix(at(st), st.s.web()), ".git")+path)
+			if status != http.StatusOK {
+				t.Errorf("node %s answers %s with status %d", name, path, status)
+			}
+			pages[page] = true
+		}
+		if len(pages) != 1 {
+			t.Errorf("nodes have %d pages for %s", len(pages), path)
+		}
+	}
 
 	if got := connectionNames(t, url); !slices.Equal(got, []string{"talon node a", "talon node b", "talon node c"}) {
 		t.Errorf("the connections to the database have the names %q", got)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +17,8 @@ func TestFirstContact(t *testing.T) {
 	plugins := modulesAnd(t, []string{"grasp"}, map[string]string{"first-contact": ""})
 	eachEngine(t, takedownSetup{plugins: plugins, scale: true}, (*takedown).firstContact)
 }
+
+var woken = regexp.MustCompile(`talon_woken_total\{[^}]*outcome="held"`)
 
 const unanswered = "purgatory: no maintainer of the repository has answered you yet; the event is kept for 7 days and is served when one does"
 
@@ -83,7 +86,8 @@ func (w *takedown) firstContact() {
 	st.stored(react("-", first))
 	st.until("the policies have decided again", func() bool {
 		for _, at := range w.nodes() {
-			if _, text := at.s.get(w.T, "/metrics"); strings.Contains(text, `talon_woken_total{outcome="held"}`) {
+			// Metrics of a node have its name as a label.
+			if _, text := at.s.get(w.T, "/metrics"); woken.MatchString(text) {
 				return true
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 // fake is a store and a pipeline: decide says what becomes of an event that is submitted.
 type fake struct {
+	mu        sync.Mutex // guards the fields below, which tests change with do
 	stored    []*host.Event
 	held      []host.HeldEvent
 	decide    func(*host.Item) host.Verdict
@@ -27,7 +29,16 @@ type fake struct {
 	away      bool
 }
 
+// do runs a step of a test.
+func (f *fake) do(step func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	step()
+}
+
 func (f *fake) Query(_ context.Context, filter host.Filter) (texts [][]byte, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, e := range f.stored {
 		if filter.Matches(e) {
 			texts = append(texts, e.JSON)
@@ -37,6 +48,8 @@ func (f *fake) Query(_ context.Context, filter host.Filter) (texts [][]byte, err
 }
 
 func (f *fake) HeldBy(_ context.Context, filter host.Filter) (texts [][]byte, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, h := range f.held {
 		if e, _ := wire.ParseEvent(slices.Clone(h.JSON)); filter.Matches(e) {
 			texts = append(texts, h.JSON)
@@ -53,6 +66,8 @@ func (f *fake) index(id host.ID) int {
 }
 
 func (f *fake) HeldEvent(_ context.Context, id host.ID) (h host.HeldEvent, ok bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.away {
 		return h, false, errors.New("the database is away")
 	}
@@ -63,10 +78,13 @@ func (f *fake) HeldEvent(_ context.Context, id host.ID) (h host.HeldEvent, ok bo
 }
 
 func (f *fake) EachHeld(_ context.Context, yield func(host.HeldEvent) error) error {
-	if f.away {
+	f.mu.Lock()
+	held, away := slices.Clone(f.held), f.away
+	f.mu.Unlock()
+	if away {
 		return errors.New("the database is away")
 	}
-	for _, h := range f.held {
+	for _, h := range held {
 		if err := yield(h); err != nil {
 			return err
 		}
@@ -75,6 +93,8 @@ func (f *fake) EachHeld(_ context.Context, yield func(host.HeldEvent) error) err
 }
 
 func (f *fake) Submit(_ context.Context, it *host.Item) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !it.Woken {
 		return errors.New("the item is no woken one")
 	}
@@ -104,13 +124,16 @@ func event(n int, author byte, content string, people ...byte) *host.Event {
 // waits holds an event until the author 1 names its author.
 func (f *fake) waits(e *host.Event) {
 	filter := fmt.Sprintf(`{"authors":[%q],"#p":[%q]}`, host.PubKey{1}, e.PubKey)
-	f.held = append(f.held, host.HeldEvent{JSON: e.JSON, Wake: []byte(filter)})
+	f.do(func() { f.held = append(f.held, host.HeldEvent{JSON: e.JSON, Wake: []byte(filter)}) })
 }
 
 func (f *fake) start(t *testing.T) *Waker {
 	log := slog.New(slog.DiscardHandler)
 	w := New(Config{
-		Store: f, Submit: f.Submit, Settings: func() any { return f.settings },
+		Store: f, Submit: f.Submit, Settings: func() (now any) {
+			f.do(func() { now = f.settings })
+			return now
+		},
 		Panics: contain.New(contain.Daemon, log), Log: log, Now: time.Now,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -129,6 +152,8 @@ func (f *fake) start(t *testing.T) *Waker {
 func (f *fake) want(t *testing.T, what string, want ...string) {
 	t.Helper()
 	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if !slices.Equal(f.submitted, want) {
 		t.Errorf("%s: submitted %q, want %q", what, f.submitted, want)
 	}
@@ -193,13 +218,12 @@ func TestOften(t *testing.T) {
 		for i := range 4 * 60 * 60 {
 			w.Publish(published(event(100+i, 1, "dislikes", 7)))
 			time.Sleep(time.Second)
-			n += len(f.submitted)
-			f.submitted = nil
+			f.do(func() { n, f.submitted = n+len(f.submitted), nil })
 		}
 		if n < 4*6 || n > 4*6+20 {
 			t.Errorf("submitted %d times in four hours of one wake each second", n)
 		}
-		f.settings++
+		f.do(func() { f.settings++ })
 		time.Sleep(2 * time.Second)
 		f.want(t, "after a change of the settings", "waits")
 	})
@@ -215,19 +239,17 @@ func TestForNow(t *testing.T) {
 		w := f.start(t)
 		w.Publish(published(event(10, 1, "answers", 7)))
 		f.want(t, "refused for now", "waits")
-		f.away = true
+		f.do(func() { f.away = true })
 		time.Sleep(5 * time.Second)
-		f.submitted = nil
-		f.away, f.decide = false, nil
+		f.do(func() { f.submitted, f.away, f.decide = nil, false, nil })
 		time.Sleep(time.Minute)
 		f.want(t, "accepted later", "waits")
-		f.away = true
 		late := event(2, 7, "late")
 		f.waits(late)
-		f.stored = append(f.stored, event(10, 1, "answers", 7))
+		f.do(func() { f.away, f.stored = true, append(f.stored, event(10, 1, "answers", 7)) })
 		w.Follow(nil, []host.HeldChange{{Event: late, Status: host.StatusHeld, Awaits: true}})
 		f.want(t, "while the database is away")
-		f.away = false
+		f.do(func() { f.away = false })
 		time.Sleep(2 * time.Second)
 		f.want(t, "when it is back", "late")
 	})

@@ -125,6 +125,13 @@ func (h *Handler) codeRequest(ctx context.Context, r *http.Request, at below) (*
 	}
 	q, o := h.codeOf(r, repo, at.repo, a.stored.Name), t.options(1)
 	q.Href, q.Mention, q.Rest = o.Href, o.Mention, at.rest
+	q.Mentions = func(ctx context.Context, text string) (func(code string) (label, href string), error) {
+		t, err := h.texts(ctx, nil, text)
+		if err != nil {
+			return nil, err
+		}
+		return t.mention, nil
+	}
 	q.Fork = func(ctx context.Context, npub string) (*code.Request, error) { return h.fork(ctx, r, at.repo, npub) }
 	q.Forks = func(ctx context.Context) ([]code.Fork, error) { return h.forks(ctx, r, at.repo) }
 	if prefix := h.cfg.SignedIn(r); prefix != "" {

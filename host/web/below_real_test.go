@@ -1,24 +1,62 @@
 package web
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"talon/host/gitread"
 	"talon/internal/testkit"
 )
 
+// realPages are the pages that are measured, with the paths that others have for them. HEAD becomes the
+// id of the last commit.
+var realPages = []struct{ path, cgit, gitea string }{
+	{"", "/", ""},
+	{"/tree/master", "/tree/", "/src/branch/master"},
+	{"/tree/master/t", "/tree/t", "/src/branch/master/t"},
+	{"/blob/master/diff.c", "/tree/diff.c", "/src/branch/master/diff.c"},
+	{"/blob/master/strbuf.c", "/tree/strbuf.c", "/src/branch/master/strbuf.c"},
+	{"/raw/master/diff.c", "/plain/diff.c", "/raw/branch/master/diff.c"},
+	{"/log/master", "/log/", "/commits/branch/master"},
+	{"/log/HEAD?from=80000", "/log/?ofs=80000", "/commits/branch/master?page=1601"},
+	{"/log/master/t", "/log/t", "/commits/branch/master/t"},
+	{"/log/master/COPYING", "/log/COPYING", "/commits/branch/master/COPYING"},
+	{"/commit/HEAD", "/commit/?id=HEAD", "/commit/HEAD"},
+	{"/compare/v2.50.0...v2.50.1", "/diff/?id=v2.50.1&id2=v2.50.0", "/compare/v2.50.0...v2.50.1"},
+	{"/refs", "/refs/", "/tags"},
+	{"/blame/master/strbuf.c", "/blame/strbuf.c", "/blame/branch/master/strbuf.c"},
+	{"/archive/master.tar.gz", "/snapshot/git-master.tar.gz", "/archive/master.tar.gz"},
+}
+
 // TestRealPages measures pages of the repository that TALON_CODE_REPO names: git's own, with its
-// objects in packs.
+// objects in packs. It also measures those of cgit where that is installed, and those of a Gitea that
+// runs and has the repository: TALON_CODE_GITEA is its process and the URL of its page, "PID URL".
 func TestRealPages(t *testing.T) {
 	source := os.Getenv("TALON_CODE_REPO")
 	if source == "" {
 		t.Skip("TALON_CODE_REPO names no repository")
 	}
 	w := newWorld(t)
+	reader, err := gitread.Open(gitread.Options{Scheduler: testScheduler, Archives: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Handler, err = New(w.Handler.cfg, Deps{Facts: w, Git: w, Code: reader}); err != nil {
+		t.Fatal(err)
+	}
 	w.serveCodeOf("nest", workTree(t, map[string]string{"x": "x\n"}))
 	address, _ := announce("owl", "nest").Address()
 	repo := w.repos[address].git
@@ -46,24 +84,104 @@ func TestRealPages(t *testing.T) {
 	}
 	base := "/" + npub("owl") + "/nest"
 	head := testkit.Git(t, repo.Dir(), "rev-parse", "refs/heads/master")
-	for _, path := range []string{"/tree/master", "/tree/master/t", "/blob/master/diff.c", "/blob/master/strbuf.c", "/log/master", "/log/" + head + "?from=80000", "/log/master/t", "/commit/" + head, "/refs", "/blame/master/strbuf.c"} {
-		first := time.Now()
-		got := w.raw(base + path)
-		cold := time.Since(first)
-		if got.Code != 200 {
-			t.Errorf("%s: %d", path, got.Code)
+	cgit := cgitOf(t, repo.Dir())
+	gitea := giteaOf(t)
+	t.Logf("ms of CPU: Talon, first and then warm; cgit; Gitea, first and then warm")
+	for _, page := range realPages {
+		ask := func() int {
+			got := w.raw(base + strings.ReplaceAll(page.path, "HEAD", head))
+			if got.Code != 200 {
+				t.Errorf("%s: %d", page.path, got.Code)
+			}
+			return got.Body.Len()
 		}
+		used := ownTime()
+		size := ask()
+		first := ownTime() - used
 		for range 3 {
-			w.raw(base + path)
 			time.Sleep(time.Second) // for the walk in the background
+			ask()
 		}
 		const n = 10
 		runtime.GC()
-		used := ownTime()
+		used = ownTime()
 		for range n {
-			got = w.raw(base + path)
+			ask()
 		}
-		t.Logf("%8.1f ms of CPU warm, %8.1f ms in all at first: %d, %d bytes of %s", float64((ownTime()-used).Microseconds())/1000/n, float64(cold.Microseconds())/1000, got.Code, got.Body.Len(), path)
+		warm := (ownTime() - used) / n
+		t.Logf("%8.1f %8.1f %8s %18s  %s, %d bytes", ms(first), ms(warm), cgit(strings.ReplaceAll(page.cgit, "HEAD", head)), gitea(strings.ReplaceAll(page.gitea, "HEAD", head)), cmp.Or(page.path, "first page"), size)
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// cgitOf returns a function that measures a page of cgit, as CGI without a cache, with highlighting off.
+func cgitOf(t *testing.T, dir string) func(path string) string {
+	const program = "/usr/lib/cgit/cgit.cgi"
+	if _, err := os.Stat(program); err != nil {
+		return func(string) string { return "-" }
+	}
+	config := filepath.Join(t.TempDir(), "cgitrc")
+	write(t, config, "cache-size=0\nenable-blame=1\nsnapshots=tar.gz\nrepo.url=git\nrepo.path="+dir+"\nrepo.defbranch=master\n")
+	return func(path string) string {
+		path, query, _ := strings.Cut(path, "?")
+		cmd := exec.Command(program)
+		cmd.Env = append(os.Environ(), "CGIT_CONFIG="+config, "PATH_INFO=/git"+path, "QUERY_STRING="+query, "REQUEST_METHOD=GET")
+		best := time.Hour
+		for range 3 {
+			run := *cmd
+			out, err := run.Output()
+			if err != nil || !strings.Contains(string(out[:min(len(out), 500)]), "Content-Type") {
+				t.Errorf("cgit: %s: %v\n%.300s", path, err, out)
+				return "-"
+			}
+			best = min(best, run.ProcessState.UserTime()+run.ProcessState.SystemTime())
+		}
+		return fmt.Sprintf("%.1f", ms(best))
+	}
+}
+
+// giteaOf returns a function that measures a page of Gitea.
+func giteaOf(t *testing.T) func(path string) string {
+	pid, url, ok := strings.Cut(os.Getenv("TALON_CODE_GITEA"), " ")
+	if !ok {
+		return func(string) string { return "-" }
+	}
+	used := func() (sum time.Duration) {
+		text, _ := os.ReadFile("/proc/" + pid + "/stat")
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		for _, field := range fields[11:15] { // its own time and that of processes that it has waited for
+			n, _ := strconv.Atoi(field)
+			sum += time.Duration(n) * 10 * time.Millisecond
+		}
+		return sum
+	}
+	ask := func(path string) error {
+		resp, err := http.Get(url + path)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	return func(path string) string {
+		before := used()
+		if err := ask(path); err != nil {
+			t.Logf("Gitea: %s: %v", path, err)
+			return "-"
+		}
+		time.Sleep(2 * time.Second) // what it leaves for later
+		first := used() - before
+		const n = 10
+		before = used()
+		for range n {
+			_ = ask(path)
+		}
+		return fmt.Sprintf("%.0f %.0f", ms(first), ms((used()-before)/n))
 	}
 }
 

@@ -85,7 +85,7 @@ func pagesForBrowsers(t *testing.T) (url string, paths []string) {
 	testkit.Git(t, dir, "tag", "v1.0")
 	testkit.Git(t, dir, "branch", "feature/one")
 	write(t, filepath.Join(dir, "src/main.c"), "/* another comment */\nint main(void) { return 1; }\n"+strings.Repeat("wide ", 100)+"\n")
-	testkit.Git(t, dir, "commit", "-q", "-a", "-m", "Change the <b>file</b> \u202e "+strings.Repeat("long", 60))
+	testkit.Git(t, dir, "commit", "-q", "-a", "-m", "Change the <b>file</b> \u202e "+strings.Repeat("long", 60)+"\n\nBy nostr:"+npub("owl")+". See https://example.org/"+strings.Repeat("long", 60))
 	w.serveCodeOf("nest", dir)
 	w.publish(event("owl", 0, now, `{"name":"Owl","about":"A bird.","website":"https://owl.example"}`))
 	w.publish(event("owl", grasp.KindState, now+1, "", host.Tag{"d", "nest"}, host.Tag{"refs/heads/main", commit(0)}))

@@ -13,6 +13,7 @@ import (
 	"talon/host/moderation"
 	"talon/internal/testkit"
 	"talon/sdk/grasp"
+	"talon/sdk/nip19"
 )
 
 // leadsTo asks that a path redirects to another.
@@ -346,5 +347,46 @@ func TestPrepareAfterPush(t *testing.T) {
 	publish(state)
 	if len(prepared) != 1 || !strings.Contains(prepared[0], "nest") {
 		t.Errorf("prepared: %v", prepared)
+	}
+}
+
+// TestLinksOfMessages leads from a commit to the issue and the pull request that its message names, and
+// from a comment to another issue.
+func TestLinksOfMessages(t *testing.T) {
+	w := newWorld(t)
+	issue := event("wren", grasp.KindIssue, now, "It is cold.", a("owl", "nest"), host.Tag{"subject", "Cold"})
+	pull := event("wren", grasp.KindPullRequest, now, "Moss.", a("owl", "elsewhere"), a("owl", "nest"), host.Tag{"c", commit(3)})
+	w.publish(issue, pull)
+	code := func(e *host.Event) string { return nip19.EncodeNevent(e.ID, e.PubKey, uint16(e.Kind), "") }
+	stranger := event("wren", grasp.KindIssue, now, "x", a("owl", "elsewhere"))
+	dir := workTree(t, map[string]string{"README": "hello\n"})
+	testkit.Git(t, dir, "commit", "-q", "--allow-empty", "-m", "Add moss\n\nCloses nostr:"+code(issue)+".\nOf nostr:"+code(pull)+", not nostr:"+code(stranger)+
+		" or nostr:nevent1x; see (https://example.com/a?b=<c>\"). By nostr:"+npub("owl")+"\n<script>alert(1)</script> javascript:alert(1) https:// xhttps://no.example")
+	w.serveCodeOf("nest", dir)
+	base := "/" + npub("owl") + "/nest"
+	path := base + "/commit/" + testkit.Git(t, dir, "rev-parse", "HEAD")
+	page := w.get(path).status(t, 200)
+	for _, want := range []string{base + "/issues/" + issue.ID.String(), base + "/pulls/" + pull.ID.String(), "nostr:" + code(stranger), "https://example.com/a?b=", "/" + npub("owl")} {
+		if !slices.Contains(page.hrefs(), want) {
+			t.Errorf("the commit does not lead to %s: %v", want, page.hrefs())
+		}
+	}
+	page.has(t, "<script>alert(1)</script> javascript:alert(1) https:// xhttps://no.example", "nostr:nevent1x;")
+	page.tame(t)
+	for _, href := range page.hrefs() {
+		if strings.Contains(href, "no.example") || strings.Contains(href, "javascript:") {
+			t.Errorf("the commit leads to %s", href)
+		}
+	}
+	// The page changes with the issue.
+	etag := page.Header().Get("ETag")
+	w.stored = slices.DeleteFunc(w.stored, func(e *host.Event) bool { return e == issue })
+	if got := w.raw(path, func(r *http.Request) { r.Header.Set("If-None-Match", etag) }); got.Code != 200 || strings.Contains(got.Body.String(), "/issues/"+issue.ID.String()) {
+		t.Errorf("after the issue has gone the commit is answered with %d, and leads to it", got.Code)
+	}
+	other := event("jay", grasp.KindIssue, now+1, "Like nostr:"+code(pull)+".", a("owl", "nest"))
+	w.publish(other)
+	if conversation := w.get(base+"/issues/"+other.ID.String()).status(t, 200); !slices.Contains(conversation.hrefs(), base+"/pulls/"+pull.ID.String()) {
+		t.Errorf("the issue does not lead to the pull request: %v", conversation.hrefs())
 	}
 }

@@ -1,8 +1,11 @@
 package web
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"talon/host"
 	"talon/host/web/markdown"
@@ -22,6 +25,7 @@ const (
 type texts struct {
 	person func(host.PubKey) person
 	here   map[host.Address]bool // repositories that texts name, and whether they are here
+	events map[host.ID]string    // paths of the pages of issues, pull requests and patches that texts name
 	steps  int
 }
 
@@ -56,9 +60,14 @@ func (h *Handler) texts(ctx context.Context, profiles map[host.PubKey]person, co
 		}
 		return person{Npub: nip19.EncodeNpub(key)}
 	}
-	t := &texts{person: named, here: make(map[host.Address]bool), steps: maxSteps}
+	t := &texts{person: named, here: make(map[host.Address]bool), events: make(map[host.ID]string), steps: maxSteps}
+	var ids []host.ID
 	for _, content := range contents {
 		for _, code := range markdown.Mentions(content, maxMentions) {
+			if id, err := nip19.ParseEventID(code); err == nil {
+				ids = append(ids, id)
+				continue
+			}
 			a, err := nip19.DecodeNaddr(code)
 			if err != nil || a.Kind != grasp.KindAnnouncement || len(t.here) == maxMentions || grasp.CheckIdentifier(a.D) != nil {
 				continue
@@ -72,7 +81,42 @@ func (h *Handler) texts(ctx context.Context, profiles map[host.PubKey]person, co
 			}
 		}
 	}
-	return t, nil
+	return t, h.findEvents(ctx, t, ids)
+}
+
+// findEvents notes the pages of the issues, pull requests and patches among events.
+func (h *Handler) findEvents(ctx context.Context, t *texts, ids []host.ID) error {
+	slices.SortFunc(ids, func(a, b host.ID) int { return bytes.Compare(a[:], b[:]) })
+	if ids = slices.Compact(ids); len(ids) == 0 {
+		return nil
+	}
+	f := host.Filter{IDs: ids[:min(len(ids), maxMentions)]}
+	for _, s := range sections {
+		f.Kinds = append(f.Kinds, s.kind)
+	}
+	var failed error
+	_, err := h.read.each(ctx, f, maxMentions, func(e *host.Event) bool {
+		i := slices.IndexFunc(sections[:], func(s section) bool { return s.kind == e.Kind })
+		for _, tag := range e.Tags {
+			if len(tag) < 2 || tag[0] != "a" {
+				continue
+			}
+			a, ok := host.ParseAddress(tag[1])
+			if !ok || a.Kind != grasp.KindAnnouncement || grasp.CheckIdentifier(a.D) != nil {
+				continue
+			}
+			here, err := h.git.Here(ctx, a)
+			if failed = err; err != nil {
+				return false
+			}
+			if here {
+				t.events[e.ID] = basePath(grasp.Repo{PubKey: grasp.PubKey(a.PubKey), Identifier: strings.Clone(a.D)}) + "/" + sections[i].Name + "/" + e.ID.String()
+				break
+			}
+		}
+		return true
+	})
+	return cmp.Or(err, failed)
 }
 
 // options returns how the texts of a page are rendered, with headings from a level on.
@@ -98,8 +142,8 @@ func (t *texts) mention(code string) (label, href string) {
 		}
 		return orElse(identifier(a.D), shortKey(code)), "nostr:" + code
 	}
-	if _, err := nip19.ParseEventID(code); err == nil {
-		return shortKey(code), "nostr:" + code
+	if id, err := nip19.ParseEventID(code); err == nil {
+		return shortKey(code), cmp.Or(t.events[id], "nostr:"+code)
 	}
 	return "nostr:" + code, ""
 }

@@ -409,6 +409,22 @@ func TestNew(t *testing.T) {
 }
 
 // The URLs on a page are those by which the client can come again.
+// TestHostHeader has a client that names another host: no page, redirect or feed repeats that.
+func TestHostHeader(t *testing.T) {
+	w := newWorld(t)
+	w.serveCodeOf("nest", workTree(t, map[string]string{"README": "hello\n"}))
+	base := "/" + npub("owl") + "/nest"
+	for _, path := range []string{"/", "/search?q=nest", "/sitemap.xml", "/robots.txt", "/" + npub("owl"), base, base + "?go-get=1", base + "/tree/main", base + "/tree/main/README", base + "/blob/main/README", base + "/log.atom/main", base + "/issues.atom", base + "/nothing"} {
+		got := w.raw(path, func(r *http.Request) {
+			r.Host = "evil.example"
+			r.Header.Set("X-Forwarded-Host", "evil.example")
+		})
+		if got.Code >= 500 || strings.Contains(got.Body.String(), "evil.example") || strings.Contains(fmt.Sprint(got.Header()), "evil.example") {
+			t.Errorf("%s: status %d, %v\n%s", path, got.Code, got.Header(), got.Body)
+		}
+	}
+}
+
 func TestScheme(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for name, test := range map[string]struct {

@@ -23,7 +23,7 @@ type commitPage struct {
 	head
 	ID        string
 	Subject   string
-	Body      string
+	Body      template.HTML
 	Author    signature
 	Committer *signature // nil if it is the author
 	Signed    string
@@ -69,17 +69,21 @@ func (p *Pages) commit(q *Request, segments []string) (*Page, error) {
 	if err != nil && !errors.Is(err, gitread.ErrIndexing) {
 		return nil, err
 	}
-	etag, known := p.etag(q, t.Commit, newer, older)
-	if known {
-		return notModified(etag), nil
-	}
 	c, err := q.git.Commit(t.Commit)
 	if err != nil {
 		return nil, err
 	}
+	body, err := q.linked(text.Lines(c.Body(), maxMessage))
+	if err != nil {
+		return nil, err
+	}
+	etag, known := p.etag(q, t.Commit, newer, older, string(body))
+	if known {
+		return notModified(etag), nil
+	}
 	subject := text.OrElse(text.Line(c.Subject(), maxSubject), "(no message)")
 	v := &commitPage{
-		head: q.headOf(text.Line(subject, 80), t, nil), ID: t.Commit, Subject: subject, Body: text.Lines(c.Body(), maxMessage),
+		head: q.headOf(text.Line(subject, 80), t, nil), ID: t.Commit, Subject: subject, Body: body,
 		Author: signatureOf(c.Author), Signed: c.Signed, Merge: len(c.Parents) > 1,
 		Tree: template.URL(q.url("tree", t)), Patch: template.URL(q.Base + "/commit/" + t.Commit),
 	}

@@ -125,6 +125,9 @@ type Request struct {
 	Href    func(destination string) string
 	Mention func(code string) (label, href string)
 
+	// Mentions returns a Mention for one text, which also knows the pages of events. Nil: it knows none.
+	Mentions func(ctx context.Context, text string) (mention func(code string) (label, href string), err error)
+
 	// Fork returns a request for the repository of the same identifier of another owner, if it may be
 	// seen. It fails with gitread.ErrNotFound. Nil: there are no others.
 	Fork func(ctx context.Context, npub string) (*Request, error)
