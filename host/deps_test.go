@@ -107,7 +107,7 @@ var allowed = map[string]string{
 	"cmd/internal/author":       "examples host host/bundle host/memfacts host/plugin host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/wire internal/smallfile sdk sdk/abi/manifest sdk/strategy/story",
 	"sdk":                       "",
 	"examples":                  "",
-	"cmd/internal/devnet":       "host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server host/wire sdk/grasp sdk/nip19",
+	"cmd/internal/devnet":       "cmd/internal/lab/scenario cmd/internal/lab/world host host/githttp host/gitrepo host/negentropy host/relayclient host/relaymodel host/relaymodel/server host/wire sdk/grasp sdk/nip19",
 	"host/relaymodel":           "host host/negentropy host/wire internal/heap internal/simclock internal/tomlschema internal/tomltable",
 	"host/relaymodel/server":    "host host/inflate host/relaymodel",
 	"host/relaysync":            "host host/bound host/contain host/negentropy host/netguard host/relayclient host/relaysync/holdings host/relaysync/known host/relaysync/loop host/relaysync/match host/relaysync/retry host/relaysync/session host/schnorr host/throttle host/wire internal/durable sdk/abi sdk/grasp",

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talon/cmd/internal/devnet"
+	"talon/cmd/internal/lab/scenario"
 	"talon/host/admin"
 	"talon/host/relaymodel"
 )
@@ -25,6 +26,7 @@ import (
 // devnetRun are the options of talon devnet that are not those of its network.
 type devnetRun struct {
 	net        devnet.Config
+	scenario   string
 	serve      bool
 	plugins    string
 	lasts      time.Duration
@@ -46,11 +48,15 @@ what each relay has and what Talon misses of it.
 exist: ` + strings.Join(relaymodel.Names(), ", ") + `; of relays with a fault: ` + strings.Join(relaymodel.Faults(), ", ") + `;
 or a file, such as ./mine.toml:2. What belongs to Talon is always on a relay too from which it can be had.
 
+--scenario plays a scenario of the lab (see talon lab) in place of the network that options describe: its relays, git servers, repositories, publications
+and outages, with real keys and git objects, in the time of the clock. It refuses a scenario with what only a simulation has.
+
 With --serve a Talon is started too, on a new data folder; what follows -- are more flags for it. Otherwise start one with the command that is printed.
 The same seed makes the same keys, events and git objects. All is in memory or in a temporary folder, and gone at the end.`,
 		Example: `  talon devnet --serve
   talon devnet --serve --relays 20 --repos 200 --outage-every 10s --git-failing 2
   talon devnet --serve --relays 1,strfry:2,nostream:1,dead:1 --for 2m --until-quiet --json
+  talon devnet --serve --scenario small --for 2m
   talon devnet --talon 127.0.0.1:7334 --rate 5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.serveArgs = args
@@ -66,6 +72,13 @@ The same seed makes the same keys, events and git objects. All is in memory or i
 			if err := o.partners(cmd.Flags().Changed); err != nil {
 				return err
 			}
+			if o.scenario != "" {
+				s, _, err := scenario.Open(o.scenario)
+				if err != nil {
+					return err
+				}
+				o.net.Scenario = s
+			}
 			return o.run(cmd)
 		},
 	}
@@ -78,17 +91,18 @@ The same seed makes the same keys, events and git objects. All is in memory or i
 	f.IntVar(&c.Port, "port", 7400, "`port` of the first relay; other relays, then git servers take those that follow, and 0 takes free ones")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "`number` from which everything is made")
 
+	f.StringVar(&o.scenario, "scenario", "", "a scenario of the lab: a `file`, or the name of one that is built in")
 	f.Var(relaysFlag{c}, "relays", "`relays`: a number of khatru's, others as PROFILE:NUMBER")
 	f.BoolVar(&o.json, "json", false, "write the result as one JSON object at the end, and all else to stderr")
-	f.IntVar(&c.Bootstrap, "bootstrap", c.Bootstrap, "`relays` that have all announcements and states, and that Talon begins with")
+	f.IntVar(&c.Bootstrap, "bootstrap", c.Bootstrap, "`relays` that have all announcements, and that Talon begins with")
 	f.IntVar(&c.GitServers, "git-servers", c.GitServers, "git `servers`")
 	f.IntVar(&c.Repos, "repos", c.Repos, "`repositories`")
-	f.IntVar(&c.Roots, "roots", c.Roots, "issues, patches and pull requests of one repository: `events`")
-	f.IntVar(&c.Comments, "comments", c.Comments, "comments and status changes of one root: `events`")
+	f.IntVar(&c.Roots, "roots", c.Roots, "issues, patches and pull requests of one repository, on average: `events`")
+	f.IntVar(&c.Comments, "comments", c.Comments, "comments and status changes of one root, on average: `events`")
 	f.IntVar(&c.RelaysPer, "relays-per", c.RelaysPer, "`relays` that a repository lists")
 	f.IntVar(&c.ClonesPer, "clones-per", c.ClonesPer, "git `servers` that a repository lists")
 	f.Float64Var(&c.Split, "split", c.Split, "`share` of repositories whose servers have only a part of the objects each")
-	f.Float64Var(&c.Noise, "noise", c.Noise, "events that are not Talon's, as a `share` of those that are")
+	f.Float64Var(&c.Noise, "noise", c.Noise, "repositories that do not list Talon, as a `share` of those that do")
 
 	f.Float64Var(&c.Negentropy, "negentropy", c.Negentropy, "`share` of khatru's relays that compare (NIP-77)")
 	f.DurationVar(&c.Latency, "latency", c.Latency, "`time` that all that servers send is late")
@@ -171,11 +185,7 @@ func (o *devnetRun) describe(n *devnet.Net) string {
 
 // talonArgs are the arguments of the Talon in the middle.
 func (o *devnetRun) talonArgs(n *devnet.Net) []string {
-	var first []string
-	for _, r := range n.Relays[:o.net.Bootstrap] {
-		first = append(first, r.URL)
-	}
-	args := []string{"serve", "--listen", o.net.Talon, "--allow-private", "true", "--bootstrap", strings.Join(first, ",")}
+	args := []string{"serve", "--listen", o.net.Talon, "--allow-private", "true", "--bootstrap", strings.Join(n.Bootstrap(), ",")}
 	if o.plugins != "" {
 		args = append(args, "--plugins", o.plugins)
 	}

@@ -50,29 +50,29 @@ func (f relaysFlag) Set(text string) error {
 			f.cfg.Relays += count
 			continue
 		}
-		p, err := readProfile(name)
+		keys, err := readProfile(name)
 		if err != nil {
 			return err
 		}
-		f.cfg.Foreign = append(f.cfg.Foreign, devnet.Foreign{Name: strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".toml"), Profile: p, Count: count})
+		f.cfg.Foreign = append(f.cfg.Foreign, devnet.Foreign{Name: strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".toml"), Keys: keys, Count: count})
 	}
 	return nil
 }
 
-// readProfile returns a profile that is built in, or that of a file.
-func readProfile(name string) (*relaymodel.Profile, error) {
+// readProfile returns the text of a file that has a profile, or nothing for one that is built in.
+func readProfile(name string) (keys string, err error) {
 	if !strings.HasSuffix(name, ".toml") {
-		return relaymodel.Builtin(name)
+		_, err := relaymodel.Builtin(name)
+		return "", err
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("read a profile: %w", err)
+		return "", fmt.Errorf("read a profile: %w", err)
 	}
-	p, err := relaymodel.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if _, err := relaymodel.Parse(text); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	return p, nil
+	return string(text) + "\n", nil // a file without a key is not one that is built in
 }
 
 // checkServeArgs refuses flags of talon serve that the network sets itself.
@@ -93,9 +93,23 @@ func (o *devnetRun) checkServeArgs() error {
 	return nil
 }
 
+// describing are the options that a scenario has keys for.
+var describing = []string{
+	"relays", "bootstrap", "git-servers", "repos", "roots", "comments", "relays-per", "clones-per", "noise", "negentropy", "latency",
+	"outage-every", "outage-for",
+}
+
 // partners refuses options that do nothing without others.
 func (o *devnetRun) partners(given func(option string) bool) error {
 	c := &o.net
+	if o.scenario != "" {
+		for _, option := range describing {
+			if given(option) {
+				return fmt.Errorf("the options --scenario and --%s cannot both be given: the scenario describes the network", option)
+			}
+		}
+		return nil
+	}
 	for _, p := range []struct {
 		option string
 		there  bool

@@ -23,6 +23,8 @@ const (
 	maxCache    = 256 << 20 // likewise
 	besideCache = 128 << 20 // that a chosen cache leaves at least, if memory is not chosen
 	minHeap     = 32 << 20  // below, the garbage collector would do nothing else
+	ofModules   = 64 << 20  // the default modules: machine code and instances
+	minCache    = 16 << 20  // that is taken where memory is short
 
 	minHeadroom   = 32 << 20 // that the heap may grow by between two collections
 	minScavenge   = 8 << 20  // that is worth a collection
@@ -44,12 +46,14 @@ func memoryOf(cfg *config.Config) int64 {
 	return memory
 }
 
-// cacheOf is how much of it events and pages of the database have.
+// cacheOf is how much of it events and pages of the database have: half, less where the modules
+// and the heap would not fit into the other half.
 func cacheOf(cfg *config.Config) int64 {
 	if cfg.Cache != 0 {
 		return cfg.Cache
 	}
-	return min(maxCache, memoryOf(cfg)/2)
+	memory := memoryOf(cfg)
+	return min(maxCache, memory/2, max(memory-ofModules-minHeap, minCache))
 }
 
 // checkMemory refuses a choice that contradicts itself.

@@ -64,10 +64,13 @@ func TestMemoryIsDivided(t *testing.T) {
 		memory, cache         int64
 		wantMemory, wantCache int64
 	}{
-		"small":         {128 << 20, 0, 128 << 20, 64 << 20},
+		"smallest":      {64 << 20, 0, 64 << 20, 16 << 20},
+		"small":         {128 << 20, 0, 128 << 20, 32 << 20},
+		"usual":         {256 << 20, 0, 256 << 20, 128 << 20},
 		"large":         {4 << 30, 0, 4 << 30, maxCache},
 		"cache":         {0, 4 << 30, 4<<30 + besideCache, 4 << 30},
 		"both":          {1 << 30, 768 << 20, 1 << 30, 768 << 20},
+		"no room":       {16 << 20, 0, 16 << 20, 8 << 20},
 		"cache without": {1 << 30, 1 << 20, 1 << 30, 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {

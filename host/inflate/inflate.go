@@ -1,6 +1,6 @@
 // Package inflate decompresses messages of a websocket (RFC 7692, permessage-deflate)
-// whose sender keeps no window between messages. The size of the result is bounded. It is
-// safe for concurrent use.
+// whose sender keeps no window between messages, or one that a [Window] keeps as well. The size
+// of the result is bounded.
 package inflate
 
 import (
@@ -28,10 +28,35 @@ var readers = sync.Pool{New: func() any { return flate.NewReader(new(tailed)) }}
 
 // Append appends to b, which may be empty, what packed decompresses to. The result
 // has at most the given length; what was decompressed until an error is returned with it.
-func Append(b, packed []byte, limit int) ([]byte, error) {
+// Append is safe for concurrent use.
+func Append(b, packed []byte, limit int) ([]byte, error) { return appendAfter(nil, b, packed, limit) }
+
+// Window decompresses the messages of a sender that keeps its window between them (RFC 7692,
+// 7.1.1.1). The zero value is that of a new connection. It holds at most 32 KiB.
+type Window struct{ last []byte }
+
+// windowBytes is how far deflate looks back.
+const windowBytes = 32 << 10
+
+// Append works as the function Append. It must see the compressed messages of a sender in their
+// order. After an error, the window is of no more use.
+func (w *Window) Append(b, packed []byte, limit int) ([]byte, error) {
+	before := len(b)
+	b, err := appendAfter(w.last, b, packed, limit)
+	if fresh := b[before:]; len(fresh) >= windowBytes {
+		w.last = append(w.last[:0], fresh[len(fresh)-windowBytes:]...)
+	} else {
+		keep := min(len(w.last), windowBytes-len(fresh))
+		n := copy(w.last, w.last[len(w.last)-keep:])
+		w.last = append(w.last[:n], fresh...)
+	}
+	return b, err
+}
+
+func appendAfter(window, b, packed []byte, limit int) ([]byte, error) {
 	r := readers.Get().(io.ReadCloser)
 	defer readers.Put(r)
-	if err := r.(flate.Resetter).Reset(&tailed{data: packed, tail: finalBlock}, nil); err != nil {
+	if err := r.(flate.Resetter).Reset(&tailed{data: packed, tail: finalBlock}, window); err != nil {
 		return b, ErrDamaged
 	}
 	for {

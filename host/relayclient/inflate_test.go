@@ -3,6 +3,8 @@ package relayclient
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -10,6 +12,9 @@ import (
 	"github.com/gobwas/httphead"
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsflate"
+	"github.com/klauspost/compress/flate"
+
+	"talon/host/inflate"
 )
 
 // packing is a server that compresses as it was asked.
@@ -72,13 +77,62 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
+// A server may keep its window although it was asked not to.
+func TestCompressedWithWindow(t *testing.T) {
+	var stream bytes.Buffer
+	w, err := flate.NewWriter(&stream, flate.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 40 {
+		text := fmt.Sprintf(`["EVENT","s%d",%q]`, n, strings.Repeat("the same text ", 20)+fmt.Sprintf("%x", random.Uint64()))
+		switch {
+		case n%8 == 3: // longer than the window
+			text += strings.Repeat(fmt.Sprintf("%x", random.Uint64()), 3000)
+		case n%8 == 5:
+			text = "x"
+		}
+		texts = append(texts, text)
+	}
+	address := packing(t, wsflate.Parameters{ClientNoContextTakeover: true}, func(f *fake) {
+		for n, text := range texts {
+			stream.Reset()
+			_, _ = w.Write([]byte(text))
+			_ = w.Flush()
+			frame := ws.NewTextFrame(bytes.TrimSuffix(stream.Bytes(), []byte(inflate.SyncTail)))
+			frame.Header.Rsv = ws.Rsv(true, false, false)
+			_ = ws.WriteFrame(f.net, frame)
+			if n%5 == 0 {
+				_ = ws.WriteFrame(f.net, ws.NewTextFrame([]byte("plain")))
+			}
+		}
+		f.gone()
+	})
+	s, err := DialSocket(soon(t), address, SocketOptions{Compress: true, MessageBytes: 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for n, want := range texts {
+		if got, err := s.Read(); err != nil || string(got) != want {
+			t.Fatalf("message %d: %.50q, %v; want %.50q", n, got, err, want)
+		}
+		if n%5 == 0 {
+			if got, err := s.Read(); err != nil || string(got) != "plain" {
+				t.Fatalf("after message %d: %.50q, %v", n, got, err)
+			}
+		}
+	}
+}
+
 func TestCompressionRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		p    wsflate.Parameters
 		play func(f *fake)
 		read bool
 	}{
-		"a window that is kept": {p: wsflate.Parameters{}, play: (*fake).gone},
 		"no deflate": {p: offered, read: true, play: func(f *fake) {
 			bad := ws.NewTextFrame([]byte{0xff, 0xff, 0xff})
 			bad.Header.Rsv = ws.Rsv(true, false, false)

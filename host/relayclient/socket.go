@@ -55,8 +55,9 @@ func (o *SocketOptions) setDefaults() { o.MessageBytes = cmp.Or(o.MessageBytes, 
 type Socket struct {
 	net        net.Conn
 	in         *bufio.Reader
-	maxMessage int  // bytes of a message
-	deflate    bool // messages of the relay may be compressed
+	maxMessage int             // bytes of a message
+	deflate    bool            // messages of the relay may be compressed
+	window     *inflate.Window // nil: the relay keeps none between messages
 
 	received atomic.Int64 // bytes of frames, as they came
 
@@ -96,14 +97,12 @@ func DialSocket(ctx context.Context, address string, opts SocketOptions) (*Socke
 	if err != nil {
 		return nil, dialError(ctx, err)
 	}
-	deflate, err := agreed(shaken.Extensions)
-	if err != nil {
+	bounded.done()
+	s := newSocket(conn, early, opts.MessageBytes)
+	if err := s.agree(shaken.Extensions); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	bounded.done()
-	s := newSocket(conn, early, opts.MessageBytes)
-	s.deflate = deflate
 	return s, nil
 }
 
@@ -139,20 +138,25 @@ func dialError(ctx context.Context, err error) error {
 	return fmt.Errorf("connect: %w", err)
 }
 
-// offered keeps no window between messages: a connection holds no decompressor
-// (RFC 7692, 7.1.1).
+// offered asks for messages without a window between them, so that a connection holds no
+// decompressor (RFC 7692, 7.1.1).
 var offered = wsflate.Parameters{ServerNoContextTakeover: true, ClientNoContextTakeover: true}
 
-// agreed reports whether the server compresses.
-func agreed(list []httphead.Option) (bool, error) {
+// agree notes how the server compresses. Some servers keep a window although they were asked not
+// to (uWebSockets, as strfry has it): the socket then keeps it too.
+func (s *Socket) agree(list []httphead.Option) error {
 	if len(list) == 0 {
-		return false, nil
+		return nil
 	}
 	var p wsflate.Parameters
-	if err := p.Parse(list[0]); err != nil || len(list) > 1 || !p.ServerNoContextTakeover {
-		return false, fmt.Errorf("%w: its compression is not the one that was offered", ErrHandshake)
+	if err := p.Parse(list[0]); err != nil || len(list) > 1 {
+		return fmt.Errorf("%w: its compression is not the one that was offered", ErrHandshake)
 	}
-	return true, nil
+	s.deflate = true
+	if !p.ServerNoContextTakeover {
+		s.window = new(inflate.Window)
+	}
+	return nil
 }
 
 // newSocket makes the client's side of a websocket. The reader, if there is one,
@@ -348,7 +352,11 @@ var errClosed = errors.New("the connection is closed")
 
 // inflate decompresses a message. It bounds the size of the result.
 func (s *Socket) inflate(packed []byte) ([]byte, error) {
-	msg, err := inflate.Append(make([]byte, 0, min(4*len(packed)+64, s.maxMessage+1)), packed, s.maxMessage)
+	grow := inflate.Append
+	if s.window != nil {
+		grow = s.window.Append
+	}
+	msg, err := grow(make([]byte, 0, min(4*len(packed)+64, s.maxMessage+1)), packed, s.maxMessage)
 	switch {
 	case errors.Is(err, inflate.ErrTooLong):
 		return nil, s.tooLong()

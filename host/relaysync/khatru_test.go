@@ -4,15 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -51,7 +48,7 @@ func TestKhatru(t *testing.T) {
 // khatruRelay is a relay in a process of its own. Talon reaches it through a gate.
 type khatruRelay struct {
 	store   string
-	gate    *gate
+	gate    *testkit.Gate
 	address string // behind the gate: people publish there
 }
 
@@ -89,9 +86,9 @@ func newKhatruWorld(t *testing.T, program, modules, code string) *khatruWorld {
 			t.Fatal(r.store, err)
 		}
 		address = strings.TrimSpace(address)
-		w.relays = append(w.relays, &khatruRelay{r.store, newGate(t, address), "ws://" + address})
+		w.relays = append(w.relays, &khatruRelay{r.store, testkit.NewGate(t, address), "ws://" + address})
 	}
-	w.first = w.relays[0].gate.url()
+	w.first = w.relays[0].gate.URL()
 	return w
 }
 
@@ -142,7 +139,7 @@ func (w *khatruWorld) run() {
 	t := w.t
 	var urls []string
 	for _, r := range w.relays {
-		urls = append(urls, r.gate.url())
+		urls = append(urls, r.gate.URL())
 	}
 	now := time.Now().Unix()
 	for i := range 6 {
@@ -178,7 +175,7 @@ func (w *khatruWorld) run() {
 	w.wantAll("a deletion", 5*time.Second)
 
 	for _, r := range w.relays {
-		r.gate.shut()
+		r.gate.Shut()
 	}
 	for k := range w.relays {
 		for range 5 {
@@ -188,7 +185,7 @@ func (w *khatruWorld) run() {
 	}
 	time.Sleep(8 * time.Second)
 	for _, r := range w.relays {
-		r.gate.open()
+		r.gate.Open()
 	}
 	back := time.Now()
 	w.wantAll("an outage", 90*time.Second)
@@ -252,73 +249,4 @@ func (w *khatruWorld) status() relaysync.Snapshot {
 		w.t.Fatal(err)
 	}
 	return st
-}
-
-// gate hands connections on to a relay, unless it is shut.
-type gate struct {
-	l  net.Listener
-	to string
-
-	mu     sync.Mutex // guards the fields below
-	closed bool
-	conns  map[net.Conn]bool
-}
-
-func newGate(t *testing.T, to string) *gate {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gate{l: l, to: to, conns: map[net.Conn]bool{}}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go g.pass(c)
-		}
-	}()
-	return g
-}
-
-func (g *gate) url() string { return "ws://" + g.l.Addr().String() }
-
-func (g *gate) pass(c net.Conn) {
-	defer c.Close()
-	relay, err := net.Dial("tcp", g.to)
-	if err != nil {
-		return
-	}
-	defer relay.Close()
-	g.mu.Lock()
-	shut := g.closed
-	g.conns[c] = !shut
-	g.mu.Unlock()
-	if shut {
-		return
-	}
-	go func() {
-		_, _ = io.Copy(relay, c)
-		_ = relay.Close()
-	}()
-	_, _ = io.Copy(c, relay)
-}
-
-// shut ends all connections, and takes no more.
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = true
-	for c := range g.conns {
-		_ = c.Close()
-	}
-	clear(g.conns)
-}
-
-func (g *gate) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.closed = false
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +15,10 @@ import (
 
 	"github.com/nbd-wtf/go-nostr"
 
+	"talon/cmd/internal/lab/scenario"
+	"talon/cmd/internal/lab/world"
+	"talon/host"
 	"talon/host/relayclient"
-	"talon/host/relaymodel"
 	"talon/internal/testkit"
 )
 
@@ -83,6 +86,16 @@ func (c *client) hear() string {
 	return string(text)
 }
 
+// signed makes an event of somebody.
+func signed(t *testing.T, kind int, at int64, content string, tags ...host.Tag) *nostr.Event {
+	t.Helper()
+	e, err := sign(strings.Repeat("01", 32), kind, at, content, tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // The same seed makes the same events and commits, whatever ports there are.
 func TestSeed(t *testing.T) {
 	t.Parallel()
@@ -138,10 +151,7 @@ func TestRelay(t *testing.T) {
 	if stored != cfg.MaxLimit {
 		t.Errorf("%d events came, want as many as the limit", stored)
 	}
-	e, err := n.users[0].sign(1621, time.Now().Unix(), "new")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := signed(t, 1621, time.Now().Unix(), "new")
 	connect(t, r).say(`["EVENT",%s]`, e)
 	if got := c.hear(); !strings.HasPrefix(got, `["EVENT","s",`) || !strings.Contains(got, e.ID) {
 		t.Errorf("the subscription got %s, want %s", got, e.ID)
@@ -191,17 +201,13 @@ func TestForeign(t *testing.T) {
 	cfg := small(t)
 	cfg.Relays, cfg.RelaysPer, cfg.Repos = 1, 3, 8
 	for _, name := range []string{"strfry", "dead", "lying"} {
-		p, err := relaymodel.Builtin(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Foreign = append(cfg.Foreign, Foreign{name, p, 2})
+		cfg.Foreign = append(cfg.Foreign, Foreign{Name: name, Count: 2})
 	}
 	n := open(t, cfg)
 	copies := map[string]int{}
 	for id := range n.Expected() {
 		_, relays := n.Event(id)
-		if !slices.ContainsFunc(relays, n.honest) {
+		if !slices.ContainsFunc(relays, func(k int) bool { return n.Relays[k].honest }) {
 			t.Errorf("%v is only on %v", id, relays)
 		}
 		for _, k := range relays {
@@ -226,11 +232,7 @@ func TestForeign(t *testing.T) {
 		}
 	}
 	cfg = small(t)
-	p, err := relaymodel.Builtin("dead")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Relays, cfg.Foreign = 0, []Foreign{{"dead", p, 3}}
+	cfg.Relays, cfg.Foreign = 0, []Foreign{{Name: "dead", Count: 3}}
 	if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "bootstrap") {
 		t.Errorf("a dead bootstrap relay: %v", err)
 	}
@@ -246,19 +248,9 @@ func TestRare(t *testing.T) {
 
 func TestShelf(t *testing.T) {
 	t.Parallel()
-	who, err := users(1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sign := func(kind int, at int64, tags ...nostr.Tag) *nostr.Event {
-		e, err := who[0].sign(kind, at, "", tags...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}
-	old, young, other := sign(30617, 1, nostr.Tag{"d", "a"}), sign(30617, 2, nostr.Tag{"d", "a"}), sign(30617, 1, nostr.Tag{"d", "b"})
-	issue := sign(1621, 3, nostr.Tag{"a", "x"}, nostr.Tag{"a", "y"})
+	announced := func(at int64, d string) *nostr.Event { return signed(t, 30617, at, "", host.Tag{"d", d}) }
+	old, young, other := announced(1, "a"), announced(2, "a"), announced(1, "b")
+	issue := signed(t, 1621, 3, "", host.Tag{"a", "x"}, host.Tag{"a", "y"})
 	s := newEventStore()
 	for _, tt := range []struct {
 		e    *nostr.Event
@@ -322,6 +314,39 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// Ids of commits are known before git makes them.
+func TestCommits(t *testing.T) {
+	t.Parallel()
+	d, err := newGitData(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "a.git")
+	push := func(refs ...[3]any) {
+		s := newStream("an address")
+		for _, r := range refs {
+			s.ref(r[0].(string), r[1].(string), r[2].(int))
+		}
+		if err := d.push(t.Context(), dir, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push([3]any{"refs/heads/other-1", world.Other, 1})
+	push([3]any{"refs/heads/main", world.Main, 3}, [3]any{"refs/tags/v1", world.Main, 0})
+	push([3]any{"refs/heads/main", world.Main, 1}, [3]any{"refs/heads/pull-2", world.Pull, 2})
+	want := []string{
+		commitID("an address", world.Main, 1) + " refs/heads/main", commitID("an address", world.Other, 1) + " refs/heads/other-1",
+		commitID("an address", world.Pull, 2) + " refs/heads/pull-2", commitID("an address", world.Main, 0) + " refs/tags/v1",
+	}
+	got, err := runGit(t.Context(), "", "--git-dir="+dir, "show-ref")
+	if err != nil || !slices.Equal(strings.Split(strings.TrimSpace(got), "\n"), want) {
+		t.Errorf("the refs are %v\n%s\nwant\n%s", err, got, strings.Join(want, "\n"))
+	}
+	if out, err := runGit(t.Context(), "", "--git-dir="+dir, "fsck", "--strict"); err != nil {
+		t.Errorf("git fsck: %v, %s", err, out)
+	}
+}
+
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
@@ -349,24 +374,13 @@ func TestKhatruProfile(t *testing.T) {
 	t.Parallel()
 	cfg := small(t)
 	cfg.Repos, cfg.Relays, cfg.RelaysPer, cfg.Negentropy = 0, 1, 1, 0
-	p, err := relaymodel.Builtin("khatru")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Foreign = []Foreign{{"khatru", p, 1}}
+	cfg.Foreign = []Foreign{{Name: "khatru", Count: 1}}
 	n := open(t, cfg)
 	var events []*nostr.Event
 	for i := range 5 {
-		e, err := n.users[0].sign(1621, time.Now().Unix()-int64(i), fmt.Sprint(i), nostr.Tag{"t", fmt.Sprint(i % 2)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, e)
+		events = append(events, signed(t, 1621, time.Now().Unix()-int64(i), fmt.Sprint(i), host.Tag{"t", fmt.Sprint(i % 2)}))
 	}
-	deleted, err := n.users[0].sign(5, time.Now().Unix(), "", nostr.Tag{"e", events[1].ID})
-	if err != nil {
-		t.Fatal(err)
-	}
+	deleted := signed(t, 5, time.Now().Unix(), "", host.Tag{"e", events[1].ID})
 	program, model := connect(t, n.Relays[0]), connect(t, n.Relays[1])
 	for _, step := range []struct {
 		say     string
@@ -403,6 +417,114 @@ func TestKhatruProfile(t *testing.T) {
 		}
 		if !slices.Equal(got[0], got[1]) {
 			t.Errorf("to %.80s\nkhatru says  %q\nthe profile  %q", step.say, got[0], got[1])
+		}
+	}
+}
+
+// busy is a scenario with something of each kind in its first second.
+const busy = `
+duration = "1m"
+quiet = "0s"
+[relays.khatru]
+program = "khatru"
+profile = "khatru"
+count = 1
+bootstrap = 1
+[relays.strfry]
+profile = "strfry"
+count = 2
+[git.forge]
+count = 2
+[repositories]
+count = 3
+roots = 5
+more-refs = 1
+pulls = 0.3
+[publishers]
+roots-per-day = 900000
+comments-per-day = 900000
+states-per-day = 400000
+deletions-per-day = 200000
+spread-s = 0.1
+push-after = "100ms"
+diurnal = 0
+[[fault]]
+what = "outage"
+at = "500ms"
+for = "1m"
+class = "strfry"
+`
+
+func parsed(t *testing.T, text string, set ...string) *scenario.Scenario {
+	t.Helper()
+	s, err := scenario.Parse([]byte(text))
+	if err == nil {
+		s, err = s.With(set...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A devnet plays what a lab simulates: the same repositories, events, copies and outages. States have their
+// commits when they are pushed.
+func TestScenario(t *testing.T) {
+	t.Parallel()
+	cfg := small(t)
+	cfg.Scenario = parsed(t, busy)
+	n := open(t, cfg)
+	simulated := world.Draw(cfg.Scenario, cfg.Seed)
+	if len(simulated.Events) != len(n.world.Events) || len(simulated.Events) < 100 {
+		t.Fatalf("%d events are drawn, and %d for the lab", len(n.world.Events), len(simulated.Events))
+	}
+	for i, e := range simulated.Events {
+		if real := n.world.Events[i]; real.Kind != e.Kind || real.At != e.At || !slices.Equal(real.Copies, e.Copies) || len(real.Tags) != len(e.Tags) {
+			t.Fatalf("event %d is %+v, and %+v in the lab", i, real, e)
+		}
+	}
+	before := len(n.Expected())
+	testkit.Eventually(t, "events of the run", func() bool { return len(n.Expected()) > before+20 })
+	testkit.Eventually(t, "the outage", func() bool { return !n.Relays[1].Status().Up && n.Relays[0].Status().Up })
+	pushed := func() bool {
+		for _, r := range n.Repositories() {
+			for _, g := range n.Git {
+				out, err := runGit(t.Context(), "", "--git-dir="+filepath.Join(g.dir, r.Path), "rev-parse", "refs/heads/main")
+				if err == nil && strings.TrimSpace(out) == r.Refs["refs/heads/main"] && out != commitID("", "", 0) {
+					var changed bool
+					for _, e := range n.world.Events {
+						changed = changed || e.Kind == 30618 && e.At > 0 && slices.ContainsFunc(e.Tags, func(t host.Tag) bool { return t[0] == "refs/heads/main" && t[1] == strings.TrimSpace(out) })
+					}
+					if changed {
+						return true
+					}
+				}
+			}
+		}
+		return false
+	}
+	testkit.Eventually(t, "a push of the run", pushed)
+}
+
+// A devnet refuses a scenario that it would play wrongly.
+func TestUnplayable(t *testing.T) {
+	t.Parallel()
+	for want, set := range map[string][]string{
+		"talon.count":              {"talon.count", "2"},
+		"publishers.direct":        {"publishers.direct", "0.5"},
+		"class forge":              {"git.forge.rate", "10"},
+		"relays.khatru.half-open":  {"relays.khatru.half-open", "0.1"},
+		"lie or are dead":          {"relays.strfry.bootstrap", "1", "relays.strfry.profile", "dead"},
+		`fault[1] of the scenario`: nil,
+	} {
+		cfg := small(t)
+		text := busy
+		if set == nil {
+			text = strings.Replace(busy, `"outage"`, `"slow"`, 1)
+		}
+		cfg.Scenario = parsed(t, text, set...)
+		if _, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", set, err, want)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func faultAt(server, servers, failing int, seed uint64, turn int64) fault {
 	return missing + fault(rand.NewPCG(uint64(turn), uint64(server)).Uint64()%4)
 }
 
-func newGitServer(cfg *Config, git *gitrepo.Git, dir string, l net.Listener) (*GitServer, error) {
+func newGitServer(cfg *Config, git *gitrepo.Git, dir string, l net.Listener, late time.Duration) (*GitServer, error) {
 	folder, err := gitrepo.OpenFolder(git, dir)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func newGitServer(cfg *Config, git *gitrepo.Git, dir string, l net.Listener) (*G
 		folder.Close()
 		return nil, err
 	}
-	g.site = newSite(newExchange(l, cfg.Latency, 0), g)
+	g.site = newSite(newExchange(l, late, 0), g)
 	return g, nil
 }
 

@@ -31,13 +31,13 @@ func (r *khatruRelay) handler() http.Handler { return r.http }
 func (r *khatruRelay) close() {}
 
 // add gives an event to the relay, as somebody would who can always reach it.
-func (r *khatruRelay) add(p *script) {
+func (r *khatruRelay) add(p *post) {
 	if r.events.put(p.event) {
 		r.live.publish(p.event, r.lose)
 	}
 }
 
-func (r *khatruRelay) watched(p *script) bool { return r.live.watched(p.event) }
+func (r *khatruRelay) watched(p *post) bool { return r.live.watched(p.event) }
 
 func (r *khatruRelay) fill(s *RelayStatus) {
 	s.Events, s.Requests, s.Comparisons, s.Refused = r.events.count(), r.reqs.Load(), r.negs.Load(), r.limited.Load()

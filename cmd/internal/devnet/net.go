@@ -2,13 +2,12 @@ package devnet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/nbd-wtf/go-nostr"
 	"golang.org/x/sync/errgroup"
 
+	"talon/cmd/internal/lab/world"
 	"talon/host"
 	"talon/host/gitrepo"
 )
@@ -26,14 +26,14 @@ type Net struct {
 	Git    []*GitServer
 
 	cfg     Config
-	users   []user
-	fixture *gitFixture
+	secrets map[host.PubKey]string
+	data    *gitData
 	began   time.Time
 	closed  sync.Once
 
-	repos []*repository
-	mu    sync.Mutex          // guards the fields below, and what is said next of repositories
-	posts map[host.ID]*script // that Talon is to have
+	mu    sync.Mutex // guards the fields below
+	world *world.World
+	posts map[host.ID]*post // of the events that relays have
 }
 
 // Open creates a network: its keys, events and repositories. It listens on its ports, and
@@ -42,26 +42,57 @@ func Open(ctx context.Context, cfg Config) (n *Net, err error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	n = &Net{cfg: cfg, posts: map[host.ID]*script{}, began: time.Now()}
+	s := cfg.Scenario
+	if s == nil {
+		if s, err = cfg.scenario(); err != nil {
+			return nil, err
+		}
+	} else {
+		now := *s // a world of its own time would be one of old dates
+		s, now.Start = &now, int(time.Now().Unix())
+	}
+	if err := checkPlayable(s); err != nil {
+		return nil, err
+	}
+	n = &Net{cfg: cfg, posts: map[host.ID]*post{}, secrets: map[host.PubKey]string{}, began: time.Now()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if n.users, err = users(cfg.Seed, max(8, cfg.Repos/4)); err != nil {
+	n.world, err = world.DrawReal(s, cfg.Seed, reality{n, func(w *world.World) error { return n.listen(ctx, w) }})
+	if err != nil {
 		return n, err
 	}
-	if err := n.listen(ctx); err != nil {
+	if n.data, err = newGitData(ctx, cfg.Dir); err != nil {
 		return n, err
 	}
-	if n.fixture, err = newGitFixture(ctx, cfg.Dir); err != nil {
+	var pushed []*world.Event
+	for _, e := range n.world.Events {
+		if e.Data != nil && e.Data.At <= 0 {
+			pushed = append(pushed, e)
+		}
+	}
+	if err := n.pushAll(ctx, pushed); err != nil {
 		return n, err
 	}
-	return n, n.createRepositories(ctx)
+	for _, e := range n.world.Events {
+		for _, c := range e.Copies {
+			if c.At < 0 {
+				if err := n.deliver(e, int(c.Place)); err != nil {
+					return n, err
+				}
+			}
+		}
+	}
+	return n, nil
 }
 
-// listen opens all servers.
-func (n *Net) listen(ctx context.Context) error {
+// now is the time of the world: milliseconds from its begin.
+func (n *Net) now() int64 { return time.Now().UnixMilli() - n.world.Start }
+
+// listen opens all servers, and tells the world where they are.
+func (n *Net) listen(ctx context.Context, w *world.World) error {
 	git, err := gitrepo.Find(ctx, "git", gitrepo.DefaultOptions)
 	if err != nil {
 		return err
@@ -77,25 +108,16 @@ func (n *Net) listen(ctx context.Context) error {
 		}
 		return l, nil
 	}
-	for i := range n.cfg.Relays {
+	for _, r := range w.Relays {
 		l, err := open()
 		if err != nil {
 			return err
 		}
-		// Spread evenly: each share of the first i has it.
-		share := func(i int) int { return int(float64(i)*n.cfg.Negentropy + 0.5) }
-		n.Relays = append(n.Relays, newRelay(&n.cfg, l, share(i+1) > share(i), nil))
+		relay := newRelay(&n.cfg, l, w.Scenario, r)
+		r.URL = relay.URL
+		n.Relays = append(n.Relays, relay)
 	}
-	for i := range n.cfg.Foreign {
-		for range n.cfg.Foreign[i].Count {
-			l, err := open()
-			if err != nil {
-				return err
-			}
-			n.Relays = append(n.Relays, newRelay(&n.cfg, l, false, &n.cfg.Foreign[i]))
-		}
-	}
-	for i := range n.cfg.GitServers {
+	for i, g := range w.Git {
 		dir := filepath.Join(n.cfg.Dir, fmt.Sprintf("git-%02d", i))
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return fmt.Errorf("make the folder of a git server: %w", err)
@@ -104,14 +126,34 @@ func (n *Net) listen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		g, err := newGitServer(&n.cfg, git, dir, l)
+		server, err := newGitServer(&n.cfg, git, dir, l, lateness(g.Latency))
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
-		g.fault = func(now time.Time) (fault, time.Duration) { return n.fault(i, now) }
-		n.Git = append(n.Git, g)
+		server.fault = func(now time.Time) (fault, time.Duration) { return n.fault(i, now) }
+		g.URL = server.URL
+		n.Git = append(n.Git, server)
 	}
+	w.Talons[0].URL, w.Talons[0].Web = "ws://"+n.cfg.Talon, "http://"+n.cfg.Talon
 	return nil
+}
+
+// lateness is how late a server is with all that it sends. The least latency of a world is none.
+func lateness(ms float64) time.Duration {
+	if ms <= 0.5 {
+		return 0
+	}
+	return time.Duration(ms * float64(time.Millisecond))
+}
+
+// Bootstrap returns the relays that Talon begins with.
+func (n *Net) Bootstrap() (urls []string) {
+	for _, r := range n.world.Relays {
+		if r.Bootstrap {
+			urls = append(urls, r.URL)
+		}
+	}
+	return urls
 }
 
 // fault says how a git server fails now, and how long it will.
@@ -121,77 +163,58 @@ func (n *Net) fault(server int, now time.Time) (fault, time.Duration) {
 	}
 	since := now.Sub(n.began)
 	turn := int64(since / n.cfg.GitTurn)
-	return faultAt(server, n.cfg.GitServers, n.cfg.GitFailing, n.cfg.Seed, turn), n.cfg.GitTurn - since%n.cfg.GitTurn
+	return faultAt(server, len(n.Git), n.cfg.GitFailing, n.cfg.Seed, turn), n.cfg.GitTurn - since%n.cfg.GitTurn
 }
 
-// createRepositories makes all repositories. Each one is independent of the others.
-func (n *Net) createRepositories(ctx context.Context) error {
-	type founded struct {
-		r     *repository
-		posts []script
+// post is an event that relays have.
+type post struct {
+	event  *nostr.Event
+	parsed *host.Event // the same
+	of     *world.Event
+	relays []int // so far
+}
+
+// deliver gives an event to a relay.
+func (n *Net) deliver(e *world.Event, relay int) error {
+	n.mu.Lock()
+	p := n.posts[e.ID]
+	if p == nil {
+		p = &post{event: new(nostr.Event), parsed: e.Event, of: e}
+		if err := json.Unmarshal(e.JSON, p.event); err != nil {
+			n.mu.Unlock()
+			return fmt.Errorf("publish an event: %w", err)
+		}
+		n.posts[e.ID] = p
 	}
-	list := make([]founded, n.cfg.Repos)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(runtime.NumCPU())
-	for i := range list {
-		g.Go(func() (err error) {
-			list[i].r, list[i].posts, err = n.found(ctx, i)
-			return err
-		})
+	p.relays = append(p.relays, relay)
+	n.mu.Unlock()
+	n.Relays[relay].backend.add(p)
+	return nil
+}
+
+// Print publishes a new event of somebody: an issue, or a reply to an event.
+func (n *Net) Print() error {
+	n.mu.Lock()
+	if len(n.world.Repos) == 0 {
+		n.mu.Unlock()
+		return nil
 	}
-	if err := g.Wait(); err != nil {
+	e, err := n.world.Say(n.now())
+	n.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	for _, f := range list {
-		n.repos = append(n.repos, f.r)
-		for i := range f.posts {
-			if err := n.publish(&f.posts[i]); err != nil {
-				return err
-			}
+	if e.Data != nil {
+		if err := n.push(context.Background(), e); err != nil {
+			return err
+		}
+	}
+	for _, c := range e.Copies {
+		if err := n.deliver(e, int(c.Place)); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// publish gives an event to its relays.
-func (n *Net) publish(p *script) error {
-	var id host.ID
-	if !host.ParseHex(id[:], p.event.ID) {
-		return fmt.Errorf("publish an event: its id is %q", p.event.ID)
-	}
-	n.mu.Lock()
-	if p.hosted {
-		n.posts[id] = p
-	}
-	n.mu.Unlock()
-	for _, k := range p.relays {
-		n.Relays[k].backend.add(p)
-	}
-	return nil
-}
-
-// Print publishes a new event of a user: an issue, or a reply to an event.
-func (n *Net) Print() error {
-	if len(n.repos) == 0 {
-		return nil
-	}
-	n.mu.Lock()
-	r := n.repos[rand.IntN(len(n.repos))] //nolint:gosec // no secret
-	w := &writer{net: n, r: r}
-	who, now := n.anyone(r.rng), time.Now()
-	text := "Now, at " + now.Format(time.RFC3339Nano) + ". " + prose
-	if len(r.roots) == 0 || r.rng.IntN(4) == 0 {
-		w.put(who, 1621, text, now.Unix(), true, nostr.Tag{"a", r.address()}, nostr.Tag{"p", r.owner.public})
-		r.roots = append(r.roots, w.last())
-	} else {
-		root := r.roots[r.rng.IntN(len(r.roots))]
-		w.comment(who, text, root, root, now.Unix())
-	}
-	n.mu.Unlock()
-	if w.err != nil {
-		return w.err
-	}
-	return n.publish(&w.posts[0])
 }
 
 // Run serves until the context ends, and creates the traffic and faults of the
@@ -204,6 +227,7 @@ func (n *Net) Run(ctx context.Context) error {
 	for _, s := range n.Git {
 		g.Go(s.serve)
 	}
+	g.Go(func() error { return n.play(ctx) })
 	if n.cfg.OutageEvery > 0 {
 		g.Go(func() error { return n.outages(ctx) })
 	}

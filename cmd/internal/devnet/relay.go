@@ -8,6 +8,8 @@ import (
 
 	"github.com/nbd-wtf/go-nostr"
 
+	"talon/cmd/internal/lab/scenario"
+	"talon/cmd/internal/lab/world"
 	"talon/host"
 	"talon/host/relaymodel"
 	"talon/host/relaymodel/server"
@@ -28,25 +30,23 @@ type Relay struct {
 // backend is what answers as a relay.
 type backend interface {
 	handler() http.Handler
-	add(p *script) // gives it an event
-	watched(p *script) bool
+	add(p *post) // gives it an event
+	watched(p *post) bool
 	fill(s *RelayStatus)
 	close()
 }
 
-// newRelay makes a relay that serves on l: of khatru, or of a profile.
-func newRelay(cfg *Config, l net.Listener, negentropy bool, other *Foreign) *Relay {
+// newRelay makes a relay of a world that serves on l: of khatru, or of its profile.
+func newRelay(cfg *Config, l net.Listener, s *scenario.Scenario, of *world.Relay) *Relay {
 	address := l.Addr().String()
-	r := &Relay{URL: "ws://" + address}
-	if other == nil {
-		r.Profile, r.Negentropy, r.honest = "khatru", negentropy, true
-		r.backend = newKhatru(cfg, address, negentropy)
+	r := &Relay{URL: "ws://" + address, Profile: profileName(s, of.Class), Negentropy: of.Profile.Negentropy.Supported, honest: of.Honest}
+	if isKhatru(s, of.Class) {
+		r.Profile = "khatru"
+		r.backend = newKhatru(cfg, address, r.Negentropy)
 	} else {
-		p := other.Profile
-		r.Profile, r.Negentropy, r.honest = other.Name, p.Negentropy.Supported, p.Honest()
-		r.backend = &modelRelay{server.New(p, cfg.Seed)}
+		r.backend = &modelRelay{server.New(of.Profile, of.Seed)}
 	}
-	r.site = newSite(newExchange(l, cfg.Latency, cfg.Drop), r.backend.handler())
+	r.site = newSite(newExchange(l, lateness(of.Latency), cfg.Drop), r.backend.handler())
 	return r
 }
 
@@ -64,9 +64,9 @@ func (m *modelRelay) handler() http.Handler { return m.Server }
 
 func (m *modelRelay) close() { m.Close() }
 
-func (m *modelRelay) add(p *script) { m.Add(p.parsed) }
+func (m *modelRelay) add(p *post) { m.Add(p.parsed) }
 
-func (m *modelRelay) watched(p *script) (yes bool) {
+func (m *modelRelay) watched(p *post) (yes bool) {
 	m.View(func(r *relaymodel.Relay) { yes = r.Watched(p.parsed) })
 	return yes
 }

@@ -40,9 +40,9 @@ func (n *Net) Compare(ctx context.Context, address string) (Comparison, error) {
 	if err != nil {
 		return c, fmt.Errorf("compare with Talon: %w", err)
 	}
+	c.Repos = len(n.Repositories())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	c.Repos = len(n.repos)
 	for _, id := range c.Lacks {
 		p := n.posts[id]
 		if p == nil {
@@ -58,32 +58,10 @@ func (n *Net) Compare(ctx context.Context, address string) (Comparison, error) {
 	return c, nil
 }
 
-// Expected returns the events that Talon must have in the end, with their times.
-func (n *Net) Expected() map[host.ID]int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	set := make(map[host.ID]int64, len(n.posts))
-	for id, p := range n.posts {
-		set[id] = int64(p.event.CreatedAt)
-	}
-	return set
-}
-
-// Event returns an event that Talon must have, and the relays that have it; nil if it is
-// not one of these.
-func (n *Net) Event(id host.ID) (e *nostr.Event, relays []int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if p := n.posts[id]; p != nil {
-		return p.event, p.relays
-	}
-	return nil, nil
-}
-
 // Watched reports whether a subscription at the relay is for such an event.
 func (r *Relay) Watched(e *nostr.Event) bool {
 	parsed, err := parse(e)
-	return err == nil && r.backend.watched(&script{event: e, parsed: parsed})
+	return err == nil && r.backend.watched(&post{event: e, parsed: parsed})
 }
 
 // RelayStatus is the status of a relay.

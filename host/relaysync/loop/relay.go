@@ -37,6 +37,7 @@ type relay struct {
 	productive     bool  // the connection has brought something
 	proven         bool  // and was up for long enough: failures before it are forgotten
 	partial        bool  // a historic of this connection was not complete
+	delayed        int   // open subscriptions that may have missed events while they waited for room
 	compareAgain   bool  // the operator has everything compared with the next connection
 	received       int64 // bytes of connections that ended
 	uncovered      uncovered
@@ -96,7 +97,7 @@ func (r *relay) kept() bool { return r.wanted || r.bootstrap }
 
 // pending returns how many subscriptions and historics are not complete.
 func (r *relay) pending() int {
-	n := len(r.hists)
+	n := len(r.hists) + r.delayed
 	for _, sub := range r.subs {
 		if !sub.eose {
 			n++
@@ -145,7 +146,7 @@ func (s *Loop) Up(now int64, url string, conn ConnID, o Opened) {
 	if r == nil || r.conn != conn {
 		return
 	}
-	r.up, r.since, r.productive, r.proven, r.partial, r.completeSince = true, s.clock, false, false, false, 0
+	r.up, r.since, r.productive, r.proven, r.partial, r.delayed, r.completeSince = true, s.clock, false, false, false, 0, 0
 	r.caps, r.took = o.Capabilities, max(o.Duration, 1)
 	if o.Informed {
 		r.informed = s.clock

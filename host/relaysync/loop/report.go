@@ -60,6 +60,9 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 		s.refused(relay, in.Event, in.Position)
 	case *session.Limited:
 		s.limit(r, in.Reason)
+	case *session.Delayed:
+		r.delayed = in.Subscriptions
+		s.progress(r)
 	case *session.Learnt:
 		s.learnt(r, in.Capabilities)
 	}

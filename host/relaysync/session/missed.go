@@ -14,6 +14,10 @@ import (
 //
 // When the relay has answered it, a request of its own fetches what it may have missed. Until that is
 // here, the subscription is not reported to be open.
+//
+// A live request may also have waited for room. At a relay with little room many do, and requests of
+// their own would take the room of a first sync. So the session reports such a subscription as open,
+// and asks for what it may have missed when there is nothing else to fetch (delayed.go).
 
 // mayMiss notes that a live request may have missed events since a time.
 func (r *request) mayMiss(since int64) {
@@ -59,20 +63,33 @@ func (s *Session) fetchMissed(r *request) {
 	if r.missed == 0 {
 		return
 	}
-	since := r.missed/1000 - missedMargin
-	m := &missed{live: r, awaited: s.eoses > 0}
-	for _, f := range r.again {
-		f.Since, f.Limit = &since, s.limits.Page
-		if limit := int(s.caps.MaxLimit); limit > 0 {
-			f.Limit = min(f.Limit, limit)
-		}
-		m.filters = append(m.filters, f)
+	if r.delayed != 0 {
+		r.missed = min(r.missed, r.delayed)
 	}
-	r.missed, r.again = 0, nil
+	m := &missed{live: r, awaited: s.eoses > 0, filters: s.missedFilters(r.again, r.missed)}
+	r.missed, r.delayed, r.again = 0, 0, nil
 	if m.awaited {
 		r.fetching++
 	}
 	m.ask(s)
+}
+
+// missedFilters returns the filters of what a live request may have missed since a time.
+func (s *Session) missedFilters(of []host.Filter, missed int64) (filters []host.Filter) {
+	since := missed/1000 - missedMargin
+	for _, f := range of {
+		f.Since, f.Limit = &since, s.limits.Page
+		if limit := int(s.caps.MaxLimit); limit > 0 {
+			f.Limit = min(f.Limit, limit)
+		}
+		filters = append(filters, f)
+	}
+	return filters
+}
+
+// mayBeCut reports whether an answer to such filters may be incomplete.
+func (s *Session) mayBeCut(r *request, filters []host.Filter) bool {
+	return r.events >= filters[0].Limit || s.caps.MaxLimit == 0 && r.events >= unstatedLimit
 }
 
 func (m *missed) ask(s *Session) {
@@ -85,10 +102,9 @@ func (*missed) saw(*request, *match.Digest) bool { return true }
 
 func (m *missed) complete(s *Session, r *request) {
 	s.closeRequest(r)
-	switch limit := m.filters[0].Limit; {
-	case r.failed, r.events >= limit, s.caps.MaxLimit == 0 && r.events >= unstatedLimit:
+	if r.failed || s.mayBeCut(r, m.filters) {
 		m.give(s)
-	default:
+	} else {
 		m.end(s)
 	}
 }

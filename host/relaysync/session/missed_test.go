@@ -121,3 +121,110 @@ func TestMissedRefused(t *testing.T) {
 		t.Errorf("%d requests stay open", n)
 	}
 }
+
+// wantDelayed fails the test unless the relay is asked for what a live request missed since a time,
+// while the subscription counts as open.
+func (g *rig) wantDelayed(id string, since int64) {
+	g.t.Helper()
+	g.want("what it may have missed", g.take(), fmt.Sprintf(`"REQ" %q`, id))
+	if want, got := fmt.Sprintf(`"since":%d`, since/1000-missedMargin), g.all[len(g.all)-1]; !strings.Contains(got, want) || strings.Contains(got, `"limit":0`) {
+		g.t.Errorf("it asks with %s, want %s", got, want)
+	}
+}
+
+// A live request that waited for room, by a known limit or after a refusal, is reported as open at
+// once. The session fetches the events of that time when it fetches nothing else.
+func TestDelayed(t *testing.T) {
+	for name, run := range map[string]func(t *testing.T){
+		"it waits for room": func(t *testing.T) {
+			g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
+			g.do(live("a", kinds(2)))
+			g.say(`["EOSE","s1"]`)
+			began := g.now
+			g.do(live("b", kinds(1)))
+			g.pass(20_000)
+			g.do(Unsubscribe{ID: "a"})
+			g.take()
+			g.reports()
+			g.say(`["EOSE","s2"]`)
+			g.want("reports", g.reports(), "eose b events=0 new=0", "delayed 1")
+			g.wantDelayed("s3", began)
+			g.event("s3", notes(1)[0])
+			g.say(`["EOSE","s3"]`)
+			if g.want("reports", g.reports(), "delayed 0"); len(g.stored) != 1 {
+				t.Error("what was missed is not here")
+			}
+		},
+		"the relay refuses it for a while": func(t *testing.T) {
+			g := newRig(t, nil)
+			g.do(live("a", kinds(1)))
+			g.say(`["EOSE","s1"]`)
+			began := g.now
+			g.do(live("b", kinds(2)))
+			g.say(`["CLOSED","s2","error: too many subscriptions, at most 3"]`)
+			g.pass(1000)
+			g.do(Unsubscribe{ID: "a"})
+			g.take()
+			g.reports()
+			g.say(`["EOSE","s3"]`)
+			g.want("reports", g.reports(), "eose b events=0 new=0", "delayed 1")
+			g.wantDelayed("s4", began)
+		},
+		"fetches go first": func(t *testing.T) {
+			g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
+			g.do(live("a", kinds(1)))
+			g.say(`["EOSE","s1"]`)
+			began := g.now
+			g.do(live("b", kinds(2)))
+			g.do(&Fetch{ID: "past", Filter: kinds(3), Method: abi.MethodREQ})
+			g.want("messages", g.take()[1:], `"REQ" "s2"`)
+			g.do(Unsubscribe{ID: "a"})
+			g.take()
+			g.reports()
+			g.say(`["EOSE","s3"]`)
+			g.want("reports", g.reports(), "eose b events=0 new=0", "delayed 1")
+			g.pass(5000)
+			g.want("messages while a fetch runs", g.take())
+			g.say(`["EOSE","s2"]`)
+			if sent := g.take(); len(sent) != 2 {
+				t.Fatal("after the fetch: ", sent)
+			}
+			if got := g.all[len(g.all)-1]; !strings.Contains(got, fmt.Sprintf(`"since":%d`, began/1000-missedMargin)) {
+				t.Errorf("it asks with %s", got)
+			}
+		},
+		"the subscription ends before": func(t *testing.T) {
+			g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
+			g.do(live("a", kinds(1)))
+			g.say(`["EOSE","s1"]`)
+			g.do(live("b", kinds(2)))
+			g.do(&Fetch{ID: "past", Filter: kinds(3), Method: abi.MethodREQ})
+			g.do(Unsubscribe{ID: "a"})
+			g.say(`["EOSE","s3"]`)
+			g.do(Unsubscribe{ID: "b"})
+			g.reports()
+			g.take()
+			g.say(`["EOSE","s2"]`)
+			g.want("messages", g.take(), `"CLOSE" "s2"`)
+			if reports := g.reports(); reports[len(reports)-1] != "delayed 0" {
+				t.Error("reports: ", reports)
+			}
+		},
+		"the answer may be cut": func(t *testing.T) {
+			g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
+			g.do(live("a", kinds(2)))
+			g.say(`["EOSE","s1"]`)
+			g.do(live("b", kinds(1)))
+			g.do(Unsubscribe{ID: "a"})
+			g.say(`["EOSE","s2"]`)
+			g.reports()
+			for _, e := range notes(unstatedLimit) {
+				g.event("s3", e)
+			}
+			g.say(`["EOSE","s3"]`)
+			g.want("reports", g.reports(), fmt.Sprintf("closed b class=%d", abi.ClassError), "delayed 0")
+		},
+	} {
+		t.Run(name, run)
+	}
+}

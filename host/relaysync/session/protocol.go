@@ -244,6 +244,10 @@ type Limited struct{ Reason string }
 // Learnt reports capabilities that the relay showed.
 type Learnt struct{ Capabilities abi.Capabilities }
 
+// Delayed reports how many subscriptions may have missed events while they waited for room. The session
+// fetches these events when it has nothing else to fetch.
+type Delayed struct{ Subscriptions int }
+
 // Gap reports events that live sync should have brought, and did not.
 type Gap struct {
 	Events int
@@ -264,3 +268,4 @@ func (*Repeats) report() {}
 func (*Refused) report() {}
 func (*Limited) report() {}
 func (*Learnt) report()  {}
+func (*Delayed) report() {}

@@ -29,6 +29,7 @@ type request struct {
 	refusals int           // for want of room, or because it may be lost
 	probed   bool          // a live one was sent again, in another form
 	missed   int64         // since when a live one may have missed events; 0: it has not
+	delayed  int64         // since when a live one waited for room; 0: it did not
 	again    []host.Filter // of one that may have missed some
 	fetching int           // requests for what it has missed
 
@@ -83,6 +84,9 @@ func (s *Session) ask(r *request) {
 	}
 	s.slots.waiting = append(s.slots.waiting, r)
 	s.fillSlots()
+	if r.sent == 0 && !r.closed {
+		r.waitsForRoom() // those that are behind it may be sent before
+	}
 }
 
 // sendRequest sends a request, under a new id.
@@ -183,6 +187,7 @@ func (s *Session) completeIfDue(r *request) {
 	if r.stored && r.inFlight == 0 && r.fetching == 0 && !r.settled && !r.closed {
 		r.settled = true
 		r.owner.complete(s, r)
+		s.queueDelayed(r)
 		r.purpose = abi.PurposeLive
 	}
 }

@@ -207,6 +207,8 @@ func (g *rig) reports() (list []string) {
 		case *Learnt:
 			c := r.Capabilities
 			list = append(list, fmt.Sprintf("learnt neg=%d subs=%d message=%d", c.Negentropy, c.MaxSubscriptions, c.MaxMessage))
+		case *Delayed:
+			list = append(list, fmt.Sprintf("delayed %d", r.Subscriptions))
 		case *Refused:
 			list = append(list, "refused")
 		}

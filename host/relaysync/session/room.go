@@ -123,6 +123,7 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 		return
 	}
 	r.asked = s.now
+	r.waitsForRoom()
 	s.slots.waiting = slices.Insert(s.slots.waiting, 0, r)
 	s.checkNoLater(s.now + s.nextSlotCheck(r))
 }
@@ -246,6 +247,7 @@ func (s *Session) startFetches() {
 		p.running++
 		h.start(s)
 	}
+	s.fetchDelayed()
 	if len(p.opening) == 0 {
 		p.opening = nil
 	}
@@ -258,13 +260,13 @@ func (s *Session) startFetches() {
 func (s *Session) nextStart() int64 {
 	p := &s.pace
 	switch {
-	case s.ended || len(p.opening)+len(p.waiting)+len(p.deferred)+len(s.slots.waiting)+len(s.draining.lost) == 0:
+	case s.ended || len(p.opening)+len(p.waiting)+len(p.deferred)+len(s.slots.waiting)+len(s.draining.lost)+len(s.delayed.queue) == 0:
 		return never
 	case s.now < p.cooldownUntil:
 		return p.cooldownUntil
 	case s.clogged():
 		return s.now + cloggedTime
-	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && p.running < s.limits.Fetches:
+	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && p.running < s.limits.Fetches, len(s.delayed.queue) > 0 && p.tokens < 1:
 		return s.now + max(1, int64((1-p.tokens)/s.limits.Requests*1000)+1)
 	}
 	return never // when something ends

@@ -98,6 +98,7 @@ type Session struct {
 	pushes  map[host.ID]*push
 
 	pace         pace
+	delayed      delayed
 	unsent       int // bytes of messages that the relay has not taken, as far as is known
 	backlog      int // of them, those before the latest turn
 	size         size

@@ -118,13 +118,15 @@ func TestReplacedWithoutRoom(t *testing.T) {
 	g.pass(1001)
 	g.want("messages", g.take(), `"CLOSE" "s1"`, `"REQ" "s2"`)
 	g.say(`["EOSE","s2"]`)
+	g.want("what came between the two is asked for", g.take(), `"REQ" "s3"`)
+	g.say(`["EOSE","s3"]`)
 	g.take()
 	g.do(CoolDown{g.now + 1000})
 	g.do(Unsubscribe{ID: "b"}) // before the one for which it makes room
 	g.do(live("c", kinds(3)))
 	g.want("messages in the rest", g.take())
 	g.pass(1001)
-	g.want("messages after it", g.take(), `"CLOSE" "s2"`, `"REQ" "s3"`)
+	g.want("messages after it", g.take(), `"CLOSE" "s2"`, `"REQ" "s4"`)
 }
 
 // Two forged copies of an event come together: the second is not taken for a copy of what
@@ -601,7 +603,7 @@ func TestRoomForValues(t *testing.T) {
 		t.Errorf("%d values were open at once; reports:\n%s", most, got)
 	}
 	g.do(Unsubscribe{ID: "a"})
-	g.want("what waited", g.reports(), "eose b events=0 new=0")
+	g.want("what waited", g.reports(), "eose b events=0 new=0", "delayed 1")
 }
 
 // A relay that refuses values, by the words of an older Talon too, is no busy relay: the session

@@ -215,7 +215,9 @@ func (t *talon) put(e *host.Event) (host.Verdict, []loop.Change) {
 	t.e.watch.stored(t, e)
 	for _, old := range removed {
 		if a, ok := old.Address(); ok && t.store().At(a) == nil {
-			delete(t.named, a.String())
+			for _, name := range maintained(old) {
+				delete(t.named, name)
+			}
 			t.e.watch.check.gone(t, a.String())
 		}
 		t.e.watch.removed(t, old)
@@ -226,9 +228,31 @@ func (t *talon) put(e *host.Event) (host.Verdict, []loop.Change) {
 // note remembers what an event makes known.
 func (t *talon) note(e *host.Event) {
 	t.named[e.ID.String()] = true
-	if a, ok := e.Address(); ok {
-		t.named[a.String()] = true
+	for _, name := range maintained(e) {
+		t.named[name] = true
 	}
+}
+
+// maintained returns the address of an event. Of an announcement it also returns the addresses that it
+// has for the maintainers, whose states belong to it.
+func maintained(e *host.Event) (names []string) {
+	a, ok := e.Address()
+	if !ok {
+		return nil
+	}
+	names = append(names, a.String())
+	for _, tag := range e.Tags {
+		if a.Kind != grasp.KindAnnouncement || tag[0] != "maintainers" {
+			continue
+		}
+		for _, text := range tag[1:] {
+			var key host.PubKey
+			if host.ParseHex(key[:], text) {
+				names = append(names, host.Address{Kind: a.Kind, PubKey: key, D: a.D}.String())
+			}
+		}
+	}
+	return names
 }
 
 // hold puts an event into purgatory until its git data come, or its time is up.

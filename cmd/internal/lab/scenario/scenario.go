@@ -414,6 +414,8 @@ type Relays struct {
 	Bandwidth int     `key:"bandwidth" max:"1000000000000" doc:"bytes in a second that a connection brings; 0 is no limit"`
 	Rate      float64 `key:"rate" max:"1000000000" doc:"REQs and NEG-OPENs in a minute; 0: as the profile says"`
 
+	Program string `key:"program" json:",omitzero" one:"|khatru" doc:"the program that talon devnet runs for it; empty: one that behaves as the profile says. The lab always takes the profile."`
+
 	Keeps   Duration `key:"keeps" json:",omitzero" doc:"how long it keeps an event, by created_at; replaceable and addressable events stay, here and in the next two; 0: as the profile says"`
 	Refuses float64  `key:"refuses" json:",omitzero" max:"1" doc:"share of events that it refuses; 0: as the profile says"`
 	Drops   float64  `key:"drops" json:",omitzero" max:"1" doc:"share of events that it accepts and sends to subscribers, and does not store; 0: as the profile says"`
@@ -475,6 +477,11 @@ type Repositories struct {
 	CopiesMin int      `key:"copies-min" min:"1" max:"64" doc:"listed relays that an event of before the run is at"`
 	CopiesMax int      `key:"copies-max" min:"1" max:"64" doc:"at most"`
 	Copies    []int    `key:"copies" json:",omitzero" max:"1000000" doc:"in place of these two: how often an event is at one listed relay, at two, and so on, as [40, 30, 20, 10]"`
+	Elsewhere int      `key:"elsewhere" json:",omitzero" max:"1000000" doc:"further repositories, which list none of the Talons"`
+	Keepers   float64  `key:"keepers" json:",omitzero" max:"1" doc:"share of repositories in which another maintainer signs the states"`
+	MoreRefs  int      `key:"more-refs" json:",omitzero" max:"64" doc:"branches and tags that a state names in addition to main"`
+	Pulls     float64  `key:"pulls" json:",omitzero" max:"1" doc:"share of roots that are pull requests with a commit, whose git data is on the first honest git server of the repository; 0: a tenth are pull requests without one"`
+	Statuses  float64  `key:"statuses" json:",omitzero" max:"1" doc:"share of comments of before the run that are statuses (1630 to 1633) by the owner instead"`
 	GitMin    int      `key:"git-min" min:"1" max:"64" doc:"git servers that one names, if there are any"`
 	GitMax    int      `key:"git-max" min:"1" max:"64" doc:"at most"`
 	GitBytes  int      `key:"git-bytes" max:"1000000000" doc:"median size of the git data of a state"`

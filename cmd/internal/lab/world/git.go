@@ -15,12 +15,14 @@ type GitServer struct {
 	Name    string // such as forge-1
 	Class   string
 	Domain  string
+	URL     string  // below which its repositories are
 	Latency float64 // milliseconds one way
 	Away    []Away
 }
 
 // Data is the git data of an event.
 type Data struct {
+	Number  int // of the state, or of the pull request, in its repository
 	Bytes   int64
 	At      int64 // when it is pushed
 	Servers []int // that it is pushed to, honest ones; none: nobody pushes it
@@ -35,7 +37,7 @@ func (w *World) drawGit() {
 		for i := range c.Count {
 			name := fmt.Sprintf("%s-%d", class, i)
 			w.Git = append(w.Git, &GitServer{
-				Git: c, Number: len(w.Git), Name: name, Class: class, Domain: name + ".example", Latency: max(0.5, r.logNormal(c.LatencyMS, c.Spread)),
+				Git: c, Number: len(w.Git), Name: name, Class: class, Domain: name + ".example", URL: "https://" + name + ".example", Latency: max(0.5, r.logNormal(c.LatencyMS, c.Spread)),
 			})
 		}
 	}
@@ -87,12 +89,26 @@ func (p *publisher) drawGitServers() (servers []int) {
 	return servers
 }
 
+// drawPull draws the git data of a pull request: its author pushes it to one server.
+func (p *publisher) drawPull(repo *Repo, at int64) *Data {
+	d := &Data{
+		Number: repo.pulls,
+		Bytes:  max(200, int64(p.git.logNormal(float64(p.Scenario.Repositories.GitBytes), p.Scenario.Repositories.GitSigma))),
+		At:     at + int64(p.git.exponential(float64(p.Scenario.Publishers.PushAfter.Milliseconds()))),
+	}
+	if i := p.firstHonest(repo); i >= 0 {
+		d.Servers = []int{repo.Git[i]}
+	}
+	return d
+}
+
 // drawData draws the git data of a state.
 func (p *publisher) drawData(repo *Repo, at int64) *Data {
 	r, s := p.git, &p.Scenario.Publishers
 	d := &Data{
-		Bytes: max(200, int64(r.logNormal(float64(p.Scenario.Repositories.GitBytes), p.Scenario.Repositories.GitSigma))),
-		At:    at + int64(r.exponential(float64(s.PushAfter.Milliseconds()))),
+		Number: repo.states,
+		Bytes:  max(200, int64(r.logNormal(float64(p.Scenario.Repositories.GitBytes), p.Scenario.Repositories.GitSigma))),
+		At:     at + int64(r.exponential(float64(s.PushAfter.Milliseconds()))),
 	}
 	unpushed := r.chance(s.Unpushed) && at >= 0
 	for i, g := range repo.Git {

@@ -2,13 +2,11 @@ package world
 
 import (
 	"cmp"
-	"encoding/hex"
-	"fmt"
+	"errors"
 	"slices"
 	"strings"
 
 	"talon/host"
-	"talon/sdk/grasp"
 )
 
 // day in milliseconds.
@@ -24,23 +22,30 @@ type publisher struct {
 	busy    weighted // repositories, by how much happens in them
 	content stream
 	copies  stream
-	threads stream
+	pulls   stream
+	said    stream        // of [World.Say]
 	git     *gitPublisher // nil: there are no git servers
+
+	err error
 
 	often, oftenBefore weighted // numbers of copies, less one; of before the run; empty: they are even
 	texts              string
 }
 
 // publish draws all events of a world.
-func (w *World) publish() {
+func (w *World) publish() error {
 	s := w.Scenario
-	p := &publisher{World: w, content: newStream(w.Seed, "content"), copies: newStream(w.Seed, "copies"), threads: newStream(w.Seed, "threads"), git: w.newGitPublisher()}
+	p := &publisher{
+		World: w, content: newStream(w.Seed, "content"), copies: newStream(w.Seed, "copies"),
+		pulls: newStream(w.Seed, "pulls"), said: newStream(w.Seed, "said"), git: w.newGitPublisher(),
+	}
+	w.publisher = p
 	keys := newStream(w.Seed, "keys")
 	for range s.Repositories.Owners {
-		p.owners = append(p.owners, newKey(keys))
+		p.owners = append(p.owners, p.newKey(keys))
 	}
 	for range max(10, s.Repositories.Count) {
-		p.users = append(p.users, newKey(keys))
+		p.users = append(p.users, p.newKey(keys))
 	}
 	for _, r := range w.Relays {
 		if c := s.Relays[r.Class]; c.Listed && c.Weight > 0 {
@@ -69,15 +74,23 @@ func (w *World) publish() {
 		e.Number = uint32(i)
 		w.ByID[e.ID] = e
 	}
+	return p.err
 }
 
-func newKey(s stream) (key host.PubKey) {
-	for i := 0; i < len(key); i += 8 {
+// newKey draws the key of somebody.
+func (p *publisher) newKey(s stream) host.PubKey {
+	var random [32]byte
+	for i := 0; i < len(random); i += 8 {
 		n := s.Uint64()
 		for k := range 8 {
-			key[i+k] = byte(n >> (8 * k))
+			random[i+k] = byte(n >> (8 * k))
 		}
 	}
+	if p.real == nil {
+		return random
+	}
+	key, err := p.real.Key(random)
+	p.err = errors.Join(p.err, err)
 	return key
 }
 
@@ -88,6 +101,12 @@ func (p *publisher) history() {
 	for range r.Count {
 		p.newRepo(s, -long+int64(s.Float64()*float64(long)/10))
 	}
+	if r.Elsewhere > 0 {
+		other := newStream(p.Seed, "elsewhere")
+		for range r.Elsewhere {
+			p.newRepoAt(other, -long+int64(other.Float64()*float64(long)/10), nil)
+		}
+	}
 	for range r.Roots {
 		repo := p.Repos[p.busy.draw(s)]
 		from := repo.lists[0].from
@@ -96,6 +115,10 @@ func (p *publisher) history() {
 		// As many comments as a coin falls on the same side.
 		for s.chance(r.Comments / (1 + r.Comments)) {
 			at += int64(s.Float64() * float64(-at))
+			if r.Statuses > 0 && p.pulls.chance(r.Statuses) {
+				p.status(repo, root, at)
+				continue
+			}
 			p.comment(repo, root, at)
 		}
 	}
@@ -172,56 +195,6 @@ func (p *publisher) repo(r stream, at int64) *Repo {
 	return p.Repos[0]
 }
 
-// message draws something that was said in a repository before a time: threads grow by
-// their size.
-func (p *publisher) message(r stream, repo *Repo, at int64) *Event {
-	for range 8 {
-		if len(repo.said) == 0 {
-			return nil
-		}
-		if e := repo.said[r.IntN(len(repo.said))]; e.At < at {
-			return e
-		}
-	}
-	return nil
-}
-
-func (p *publisher) newRepo(r stream, at int64) {
-	s := &p.Scenario.Repositories
-	repo := &Repo{Number: len(p.Repos), D: fmt.Sprintf("repo-%d", len(p.Repos)), Owner: r.IntN(len(p.owners))}
-	repo.Address = fmt.Sprintf("30617:%s:%s", p.owners[repo.Owner], repo.D)
-	if !r.chance(s.Foreign) {
-		repo.Talons = r.Perm(len(p.Talons))[:s.Talons]
-		slices.Sort(repo.Talons)
-	}
-	repo.lists = []list{{at, p.drawList(r)}}
-	if p.git != nil {
-		repo.Git = p.drawGitServers()
-	}
-	p.Repos = append(p.Repos, repo)
-	p.busy.add(exp(-s.Zipf * ln(float64(repo.Number+1))))
-	p.announce(repo, at)
-	if s.States {
-		p.state(repo, at+1000)
-	}
-}
-
-// drawList draws relays that a repository lists, one that is honest among them.
-func (p *publisher) drawList(r stream) (relays []int) {
-	s := &p.Scenario.Repositories
-	n := r.between(s.RelaysMin, s.RelaysMax)
-	for tries := 0; len(relays) < n; tries++ {
-		relay := p.places[p.listed.draw(r)]
-		switch {
-		case slices.Contains(relays, relay) && tries < 1000:
-		case len(relays) == n-1 && tries < 1000 && !p.Relays[relay].Honest && !slices.ContainsFunc(relays, func(o int) bool { return p.Relays[o].Honest }):
-		default:
-			relays = append(relays, relay)
-		}
-	}
-	return relays
-}
-
 func (p *publisher) seconds(at int64) int64 { return (p.Start + at) / 1000 }
 
 // dated returns the created_at of something that is sent at a time.
@@ -244,68 +217,6 @@ func (p *publisher) text() string {
 	return text
 }
 
-func (p *publisher) announce(repo *Repo, at int64) {
-	clone, relays := host.Tag{"clone"}, host.Tag{"relays"}
-	for _, t := range repo.Talons {
-		clone = append(clone, "https://"+p.Talons[t].Domain+"/x/"+repo.D+".git")
-		relays = append(relays, p.Talons[t].URL)
-	}
-	for _, r := range repo.relaysAt(at) {
-		if p.git == nil {
-			clone = append(clone, "https"+strings.TrimPrefix(p.Relays[r].URL, "wss")+"/x/"+repo.D+".git")
-		}
-		relays = append(relays, p.Relays[r].URL)
-	}
-	for _, g := range repo.Git {
-		clone = append(clone, "https://"+p.Git[g].Domain+"/x/"+repo.D+".git")
-	}
-	e := &Event{At: at, Repo: repo, Event: &host.Event{
-		PubKey: p.owners[repo.Owner], Kind: grasp.KindAnnouncement, CreatedAt: p.seconds(at), Content: "",
-		Tags: host.Tags{{"d", repo.D}, {"name", repo.D}, clone, relays},
-	}}
-	for _, r := range p.Relays {
-		if r.Bootstrap {
-			e.Copies = append(e.Copies, Copy{Place(r.Number), at})
-		}
-	}
-	p.replace(e)
-}
-
-// replace publishes a new version of something.
-func (p *publisher) replace(e *Event) {
-	if r := &p.Scenario.Talon; p.content.chance(r.Held) {
-		e.Held = max(1000, int64(p.content.logNormal(float64(r.HeldMedian.Milliseconds()), r.HeldSigma)))
-		if e.Kind == grasp.KindAnnouncement {
-			e.Held = min(e.Held, MaxHeld/2) // or all that is about the repository would not come
-		}
-	}
-	p.everywhere(e)
-}
-
-// endVersions notes when each version of something was replaced.
-func (p *publisher) endVersions() {
-	type version struct {
-		repo *Repo
-		kind host.Kind
-	}
-	newest := map[version]*Event{} // of those published so far
-	for _, e := range p.Events {
-		if e.Repo == nil || e.Kind != grasp.KindAnnouncement && e.Kind != grasp.KindState {
-			continue
-		}
-		v := version{e.Repo, e.Kind}
-		switch old := newest[v]; {
-		case old == nil:
-			newest[v] = e
-		case e.Before(old.Event):
-			old.Ended = max(1, e.At)
-			newest[v] = e
-		default:
-			e.Ended = max(1, e.At)
-		}
-	}
-}
-
 // everywhere sends an event to all listed relays, and all listed Talons it concerns.
 func (p *publisher) everywhere(e *Event) {
 	for _, r := range e.Repo.relaysAt(e.At) {
@@ -313,102 +224,6 @@ func (p *publisher) everywhere(e *Event) {
 	}
 	p.direct(e)
 	p.add(e)
-}
-
-func (p *publisher) state(repo *Repo, at int64) {
-	var commit [20]byte
-	for i := range commit {
-		commit[i] = byte(p.content.Uint32())
-	}
-	e := &Event{At: at, Repo: repo, Event: &host.Event{
-		PubKey: p.owners[repo.Owner], Kind: grasp.KindState, CreatedAt: p.seconds(at),
-		Tags: host.Tags{{"d", repo.D}, {"refs/heads/main", hex.EncodeToString(commit[:])}, {"HEAD", "ref: refs/heads/main"}},
-	}}
-	if p.git != nil {
-		e.Data = p.drawData(repo, at)
-	}
-	p.replace(e)
-}
-
-func (p *publisher) root(repo *Repo, at int64) *Event {
-	kind := host.Kind(grasp.KindIssue)
-	switch p.content.IntN(10) {
-	case 0, 1:
-		kind = grasp.KindPatch
-	case 2:
-		kind = grasp.KindPullRequest
-	}
-	e := &Event{At: at, Repo: repo, Refused: p.content.chance(p.Scenario.Talon.Refused), Event: &host.Event{
-		PubKey: p.users[p.content.IntN(len(p.users))], Kind: kind, CreatedAt: p.dated(at), Content: p.text(),
-		Tags: host.Tags{{"a", repo.Address}, {"p", p.owners[repo.Owner].String()}, {"subject", "a subject"}},
-	}}
-	p.write(e)
-	return e
-}
-
-func (p *publisher) comment(repo *Repo, on *Event, at int64) {
-	thread := on
-	if on.Thread != nil {
-		thread = on.Thread
-	}
-	e := &Event{At: at, Repo: repo, Thread: thread, Refused: thread.Refused, Event: &host.Event{
-		PubKey: p.users[p.content.IntN(len(p.users))], Kind: grasp.KindComment, CreatedAt: p.dated(at), Content: p.text(),
-		Tags: host.Tags{
-			{"E", thread.ID.String()}, {"K", fmt.Sprint(thread.Kind)}, {"P", thread.PubKey.String()},
-			{"e", on.ID.String()}, {"k", fmt.Sprint(on.Kind)}, {"p", on.PubKey.String()},
-		},
-	}}
-	p.write(e)
-}
-
-// delete has an author delete a comment. The deletion names the thread too, so that
-// subscriptions to the thread get it.
-func (p *publisher) delete(repo *Repo, on *Event, at int64) {
-	on.Ended = max(1, at)
-	e := &Event{At: at, Repo: repo, Thread: on.Thread, Deletes: on, Event: &host.Event{
-		PubKey: on.PubKey, Kind: host.KindDeletion, CreatedAt: p.seconds(at),
-		Tags: host.Tags{{"e", on.ID.String()}, {"k", fmt.Sprint(on.Kind)}, {"E", on.Thread.ID.String()}},
-	}}
-	// Where the comment is, its deletion comes too.
-	for _, c := range on.Copies {
-		e.Copies = append(e.Copies, Copy{c.Place, max(at, c.At)})
-	}
-	p.everywhere(e)
-}
-
-// write sends something to some of the listed relays.
-func (p *publisher) write(e *Event) {
-	low, limit, often := p.Scenario.Publishers.CopiesMin, p.Scenario.Publishers.CopiesMax, &p.often
-	if e.At < 0 {
-		low, limit, often = p.Scenario.Repositories.CopiesMin, p.Scenario.Repositories.CopiesMax, &p.oftenBefore
-	}
-	listed := e.Repo.relaysAt(e.At)
-	n := 0
-	if len(often.sums) > 0 {
-		n = 1 + often.draw(p.copies)
-	} else {
-		n = p.copies.between(low, limit)
-	}
-	if n < len(listed) {
-		order := p.copies.Perm(len(listed))[:n]
-		chosen := make([]int, n)
-		for i, k := range order {
-			chosen[i] = listed[k]
-		}
-		honest := func(r int) bool { return p.Relays[r].Honest }
-		if !slices.ContainsFunc(chosen, honest) {
-			if i := slices.IndexFunc(listed, honest); i >= 0 {
-				chosen = append(chosen, listed[i])
-			}
-		}
-		listed = chosen
-	}
-	for _, r := range listed {
-		p.copyTo(e, r)
-	}
-	p.direct(e)
-	p.add(e)
-	e.Repo.said = append(e.Repo.said, e)
 }
 
 // copyTo has an event reach a relay.
@@ -441,6 +256,6 @@ func (p *publisher) direct(e *Event) {
 }
 
 func (p *publisher) add(e *Event) {
-	_ = Sign(e.Event)
+	p.err = errors.Join(p.err, p.sign(e.Event))
 	p.Events = append(p.Events, e)
 }

@@ -38,6 +38,9 @@ type World struct {
 	Events   []*Event // in the order of their publishing
 	Faults   []*Fault // in the order of their begin
 	ByID     map[host.ID]*Event
+
+	real      Reality // nil: a simulation
+	publisher *publisher
 }
 
 // Relay is a foreign relay.
@@ -65,7 +68,8 @@ type Away struct{ From, To int64 }
 type Talon struct {
 	Number int
 	Name   string
-	URL    string
+	URL    string // of the relay
+	Web    string // URL below which its repositories are
 	Domain string
 }
 
@@ -101,8 +105,11 @@ type Repo struct {
 	Owner   int
 	Address string
 	Talons  []int
-	Git     []int // git servers that it names
-	Gone    int64 // when its owner deleted the announcement; 0: never
+	Git     []int       // git servers that it names
+	Gone    int64       // when its owner deleted the announcement; 0: never
+	keeper  host.PubKey // who signs its states
+	states  int         // so far
+	pulls   int         // so far, with a commit
 	lists   []list
 	said    []*Event // roots and comments
 
@@ -146,20 +153,32 @@ func (w *World) Wants(talon int, e *Event) bool {
 	return e.Repo != nil && !e.Refused && e.Held <= MaxHeld && e.Repo.ListsTalon(talon) && (e.Data == nil || len(e.Data.Servers) > 0)
 }
 
-// Draw makes the world of a seed.
+// Draw makes the world of a seed for a simulation.
 func Draw(s *scenario.Scenario, seed uint64) *World {
+	w, err := draw(s, seed, nil)
+	if err != nil {
+		panic(err) // only a Reality fails
+	}
+	return w
+}
+
+func draw(s *scenario.Scenario, seed uint64, real Reality) (*World, error) {
 	w := &World{
-		Scenario: s, Seed: seed, Start: int64(s.Start) * 1000, End: s.Duration.Milliseconds(), ByID: map[host.ID]*Event{},
+		Scenario: s, Seed: seed, Start: int64(s.Start) * 1000, End: s.Duration.Milliseconds(), ByID: map[host.ID]*Event{}, real: real,
 	}
 	w.drawRelays()
 	w.drawGit()
 	for i := range s.Talon.Count {
 		domain := fmt.Sprintf("talon-%d.example", i)
-		w.Talons = append(w.Talons, &Talon{i, fmt.Sprintf("talon-%d", i), "wss://" + domain, domain})
+		w.Talons = append(w.Talons, &Talon{i, fmt.Sprintf("talon-%d", i), "wss://" + domain, "https://" + domain, domain})
 	}
 	w.drawFaults()
-	w.publish()
-	return w
+	if real != nil {
+		if err := real.Listen(w); err != nil {
+			return nil, err
+		}
+	}
+	return w, w.publish()
 }
 
 // drawRelays makes the relays, class by class.

@@ -8,6 +8,7 @@ import (
 
 	"talon/cmd/internal/lab/scenario"
 	"talon/host"
+	"talon/sdk/grasp"
 )
 
 func drawn(t *testing.T, name string, seed uint64) *World {
@@ -208,5 +209,49 @@ func TestMeasuredWorld(t *testing.T) {
 	}
 	if got, want := w.Relays[2].Away, []Away{{60_000, 90_000}}; !slices.Equal(got, want) || w.Faults[0].Status != 503 {
 		t.Errorf("outages %v, status %d, want %v and 503", got, w.Faults[0].Status, want)
+	}
+}
+
+// Keys of repositories make what a devnet needs: other maintainers' states, more refs, pull requests with a
+// commit, statuses, and repositories that list no Talon.
+func TestRepositoriesInFull(t *testing.T) {
+	s, err := drawn(t, "git", 1).Scenario.With(
+		"repositories.keepers", "0.5", "repositories.more-refs", "3", "repositories.pulls", "0.5", "repositories.statuses", "0.4", "repositories.elsewhere", "7", "repositories.roots", "400")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := Draw(s, 2)
+	kept, elsewhere, pulls, statuses, comments, roots := 0, 0, 0, 0, 0, 0
+	for _, r := range w.Repos {
+		if len(r.Talons) == 0 {
+			elsewhere++
+		}
+		if r.keeper != w.OwnerKey(r) {
+			kept++
+		}
+	}
+	for _, e := range w.Events {
+		switch {
+		case e.Kind == grasp.KindState:
+			if e.PubKey != e.Repo.keeper || len(e.Tags) != 6 || e.Data == nil {
+				t.Fatalf("a state of %s: %v", e.PubKey, e.Tags)
+			}
+		case e.At >= 0:
+		case e.Kind == grasp.KindPullRequest:
+			if pulls++; e.Data == nil || len(e.Data.Servers) != 1 || w.Git[e.Data.Servers[0]].Lying {
+				t.Fatalf("a pull request has the data %+v", e.Data)
+			}
+			fallthrough
+		case e.Kind == grasp.KindIssue, e.Kind == grasp.KindPatch:
+			roots++
+		case e.Kind >= grasp.KindOpen && e.Kind <= grasp.KindOpen+3:
+			statuses++
+		case e.Kind == grasp.KindComment:
+			comments++
+		}
+	}
+	share := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
+	if elsewhere < 7 || kept == 0 || kept == len(w.Repos) || share(pulls, roots) < 0.4 || share(pulls, roots) > 0.6 || share(statuses, statuses+comments) < 0.3 {
+		t.Errorf("%d repositories elsewhere, %d of %d kept, %d of %d roots are pull requests, %d statuses and %d comments", elsewhere, kept, len(w.Repos), pulls, roots, statuses, comments)
 	}
 }
