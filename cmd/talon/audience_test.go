@@ -80,7 +80,8 @@ func (c *client) live(t testing.TB, last string) (list []string) {
 // TestGiftWraps sends private events past a stranger and to their recipient, through every door.
 func TestGiftWraps(t *testing.T) {
 	t.Parallel()
-	s := start(t, newData(t), "--plugins", withReaders(t), "--auth-challenge", "connect")
+	plugins := withReaders(t)
+	s := start(t, newData(t), "--plugins", plugins, "--auth-challenge", "connect")
 	stranger, recipient, sender := connect(t, s), authenticated(t, s, "recipient"), connect(t, s)
 	for _, c := range []*client{stranger, recipient} {
 		c.send(t, `["REQ","live",{"limit":0},{"kinds":[1059,21059,1],"limit":0}]`)
@@ -151,6 +152,27 @@ func TestGiftWraps(t *testing.T) {
 	until(t, "the stored gift wrap is withheld", func() bool { return stranger.count(t, `{"ids":["`+wrap.ID+`"]}`) == 0 })
 	doors(stranger, "a stranger", note)
 	doors(recipient, "the recipient", wrap, note)
+
+	// A comparison with the relay brings what everybody receives.
+	into := newData(t)
+	if out, err := talon(t, nil, "sync", "--data", into, "--plugins", plugins, s.url); err != nil || !strings.Contains(out, "to the database: 1 stored") {
+		t.Errorf("a comparison: %v\n%s", err, out)
+	}
+	if out, err := talon(t, nil, "export", "--data", into); err != nil || !strings.Contains(out, note.ID) || strings.Contains(out, wrap.ID) {
+		t.Errorf("a comparison brought, %v:\n%s", err, out)
+	}
+
+	// The recipient deletes the gift wrap, whose key nobody has (NIP-59).
+	deletion := signAs(t, "recipient", nostr.Event{Kind: 5, Tags: nostr.Tags{{"e", wrap.ID}, {"k", "1059"}}})
+	if a := recipient.publish(t, deletion); !a.ok {
+		t.Fatalf("the recipient's deletion: %+v", a)
+	}
+	if n := recipient.count(t, `{"ids":["`+wrap.ID+`"]}`); n != 0 {
+		t.Errorf("the recipient counts %d gift wraps after the deletion", n)
+	}
+	if a := sender.publish(t, wrap); a.ok || a.reason != "blocked: deleted by its recipient" {
+		t.Errorf("the gift wrap is sent again: %+v", a)
+	}
 	mustCheck(t, s.data)
 }
 

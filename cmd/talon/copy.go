@@ -206,7 +206,8 @@ func (c *copier) change(events []*host.Event, missing []host.ID) error {
 }
 
 // purgatory copies the events that wait, with the time since when they do. Dormant events
-// become dormant again with the next sweep.
+// become dormant again with the next sweep. One that a module holds waits as long as if the module had
+// named no time.
 func (c *copier) purgatory(ctx context.Context) error {
 	return c.from.EachHeld(ctx, func(h host.HeldEvent) error {
 		e, err := wire.ParseEvent(bytes.Clone(h.JSON))
@@ -223,7 +224,7 @@ func (c *copier) purgatory(ctx context.Context) error {
 		}
 		defer tx.Rollback()
 		c.held++
-		if _, err := tx.Hold(e, host.HoldOptions{Reason: host.ReasonHeld, Synced: true}, h.Since); err != nil {
+		if _, err := tx.Hold(e, host.HoldOptions{Reason: host.ReasonHeld, Synced: true, Wake: h.Wake}, h.Since); err != nil {
 			return err
 		}
 		return tx.Commit()

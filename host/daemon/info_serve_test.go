@@ -32,7 +32,7 @@ var triedElsewhere = []string{
 // with every bundled policy. A new figure is tried here or named above.
 func TestInfoIsTrue(t *testing.T) {
 	plugins := built(t, "plugins/limits", "plugins/pow", "plugins/lists", "plugins/rate", "plugins/readers", "plugins/spam",
-		"plugins/trust", "plugins/grasp", "plugins/open")
+		"plugins/trust", "plugins/first-contact", "plugins/grasp", "plugins/open")
 	write(t, plugins, "limits.toml", "[config]\nmax_content_bytes = 1000\nmax_tags = 20\nmax_age_seconds = 1000\nmax_future_seconds = 100\n")
 	write(t, plugins, "pow.toml", "[config]\nmin_bits = 4\ncommit = false\n")
 	write(t, plugins, "readers.toml", "[config]\nneed_auth = true\nprivate_kinds = []\n")

@@ -22,9 +22,6 @@ type row struct {
 	filter host.Filter
 	keys   []key
 
-	event  *host.Event
-	origin host.Origin
-
 	woken bool
 	tries int   // how often it was submitted again
 	after int64 // unix seconds: it is not submitted before

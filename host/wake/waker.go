@@ -250,10 +250,7 @@ func (w *Waker) add(ctx context.Context, h host.HeldEvent) error {
 		w.cfg.Log.Error("read the filter of an event that waits", "event", e.ID, "err", err)
 		return nil
 	}
-	r := &row{id: e.ID, wake: string(h.Wake), filter: filter, event: e, origin: host.FromClient}
-	if h.Synced {
-		r.origin = host.FromSync
-	}
+	r := &row{id: e.ID, wake: string(h.Wake), filter: filter}
 	w.mu.Lock()
 	r = w.index.add(r)
 	w.mu.Unlock()
@@ -287,12 +284,9 @@ func (w *Waker) submitDue(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	slices.SortFunc(due, func(a, b *row) int { return cmp.Compare(a.number, b.number) })
-	source := map[host.Origin]*host.Source{}
+	from := [...]*host.Source{{Origin: host.FromClient}, {Origin: host.FromSync}}
 	for _, r := range due {
-		if source[r.origin] == nil {
-			source[r.origin] = &host.Source{Origin: r.origin}
-		}
-		if err := w.submit(ctx, r, source[r.origin]); err != nil {
+		if err := w.submit(ctx, r, from); err != nil {
 			return err
 		}
 	}
@@ -300,7 +294,7 @@ func (w *Waker) submitDue(ctx context.Context) error {
 }
 
 // submit has the policies decide about a waiting event again, and notes what became of it.
-func (w *Waker) submit(ctx context.Context, r *row, source *host.Source) error {
+func (w *Waker) submit(ctx context.Context, r *row, from [2]*host.Source) error {
 	w.mu.Lock()
 	waits := w.index.rows[r.id] == r
 	if r.woken = false; r.tries < 10 {
@@ -311,14 +305,32 @@ func (w *Waker) submit(ctx context.Context, r *row, source *host.Source) error {
 	if !waits {
 		return nil
 	}
+	h, ok, err := w.cfg.Store.HeldEvent(ctx, r.id)
+	if err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		r.woken = true
+		return err
+	}
+	if !ok || h.Wake == nil {
+		return w.readOne(ctx, r.id)
+	}
+	event, err := wire.ParseEvent(bytes.Clone(h.JSON))
+	if err != nil {
+		return nil // a damaged event is for `talon check`
+	}
+	source := from[0]
+	if h.Synced {
+		source = from[1]
+	}
 	type outcome struct {
 		verdict host.Verdict
 		err     error
 	}
 	done := make(chan outcome, 1)
-	it := &host.Item{Event: r.event, Source: source, Woken: true, Done: func(v host.Verdict, err error) { done <- outcome{v, err} }}
-	if r.event.Protected() {
-		it.Authed = []host.PubKey{r.event.PubKey} // else it would not have been held
+	it := &host.Item{Event: event, Source: source, Woken: true, Done: func(v host.Verdict, err error) { done <- outcome{v, err} }}
+	if event.Protected() {
+		it.Authed = []host.PubKey{event.PubKey} // else it would not have been held
 	}
 	if err := w.cfg.Submit(ctx, it); err != nil {
 		return err
