@@ -246,6 +246,23 @@ func TestSamplePlugin(t *testing.T) {
 	}
 }
 
+// TestSampleOfWaiting records that an event waits for another, in the form that a vector has.
+func TestSampleOfWaiting(t *testing.T) {
+	s := sampleOf(Recording{}, 0)
+	begin(s).admit(note(1, "x"), host.Ruling{Action: host.Hold, Rule: "unknown", Wake: `{"kinds":[1,7],"#p":["a"]}`, Wait: 60})
+	list := vectors(t, s)
+	if len(list) != 1 {
+		t.Fatalf("%d lines", len(list))
+	}
+	v := manifest.Vector{Want: list[0].Want}
+	if err := v.CheckWake(`{"#p":["a"],"kinds":[7,1]}`, 60); err != nil {
+		t.Error(err)
+	}
+	if v.CheckWake(`{"#p":["b"],"kinds":[7,1]}`, 60) == nil || v.CheckWake("", 60) == nil || v.CheckWake(`{"#p":["a"],"kinds":[7,1]}`, 61) == nil {
+		t.Error("another filter, none, or another time is the same")
+	}
+}
+
 // TestSampleBounds floods a sample that nobody fetches, with large lines and many.
 func TestSampleBounds(t *testing.T) {
 	s := sampleOf(Recording{Max: 1000}, 0)
