@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -29,7 +28,6 @@ import (
 	"talon/host"
 	"talon/host/negentropy"
 	"talon/host/relayclient"
-	"talon/internal/testkit"
 	"talon/sdk/abi/manifest"
 	"talon/sdk/grasp"
 	"talon/sdk/nip19"
@@ -46,21 +44,8 @@ func TestDevnetPrograms(t *testing.T) {
 	if !largeNets() {
 		t.Skip("takes two minutes for each strategy")
 	}
-	paths := map[string]string{}
-	for _, field := range strings.Fields(os.Getenv("TALON_PEERS")) {
-		name, path, ok := strings.Cut(field, "=")
-		if _, err := os.Stat(path); !ok || err != nil {
-			t.Fatalf("TALON_PEERS has %q: want NAME=PATH of a program that exists (%v)", field, err)
-		}
-		paths[name] = path
-	}
-	paths["khatru"] = filepath.Join(t.TempDir(), "khatru")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", paths["khatru"], ".")
-	build.Dir = "../../testdata/relays/khatru"
-	build.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off")
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build khatru: %v\n%s", err, text)
-	}
+	paths := peerPrograms(t)
+	paths["khatru"] = "built by newPeers"
 	var classes []string
 	for _, name := range []string{"strfry", "khatru", "ngit-grasp"} {
 		if paths[name] != "" {
@@ -79,7 +64,7 @@ func TestDevnetPrograms(t *testing.T) {
 				placeForPrograms(w, e)
 			}
 			lab := inLab(t, w, plugins, name)
-			programs := withPrograms(t, w, plugins, paths)
+			programs := withPrograms(t, w, plugins)
 			t.Logf("%s:\n%s", name, compareTables(lab, programs))
 			if lab.completeness != 1 || programs.completeness != 1 {
 				t.Errorf("completeness %v in the lab, %v with programs", lab.completeness, programs.completeness)
@@ -188,17 +173,29 @@ func inLab(t *testing.T, w *world.World, plugins, name string) (o outcome) {
 }
 
 // withPrograms runs a world in real time: its relays are programs, and so is Talon.
-func withPrograms(t *testing.T, w *world.World, plugins string, paths map[string]string) (o outcome) {
+func withPrograms(t *testing.T, w *world.World, plugins string) (o outcome) {
 	t.Helper()
 	work := gitWork(t, filepath.Join(t.TempDir(), "work"))
 	commit := strings.TrimSpace(mustGit(t, work, "rev-parse", "HEAD"))
-	var programs []*program
+	var programs []*peer
+	var meters []*meter
 	var urls, first []string
 	for _, r := range w.Relays {
-		p := startProgram(t, r.Class, paths[r.Class])
-		programs, urls = append(programs, p), append(urls, "ws://"+p.meter.address())
+		name := map[string]string{"strfry": "strfry-1", "khatru": "khatru-badger", "ngit-grasp": "ngit-grasp"}[r.Class]
+		programs = append(programs, newPeers(t, func(t *testing.T, p *peer) {
+			m := newMeter(t, p.address)
+			p.front, meters = m.address(), append(meters, m)
+		}, name)...)
+		urls = append(urls, "ws://"+programs[len(programs)-1].front)
 		if r.Bootstrap {
-			first = append(first, "ws://"+p.meter.address())
+			first = append(first, urls[len(urls)-1])
+		}
+	}
+	publish := func(p *peer, e *host.Event) {
+		ctx, cancel := context.WithTimeout(t.Context(), stall)
+		defer cancel()
+		if err := p.publish(ctx, e); err != nil {
+			t.Errorf("publish an event of kind %d at %s: %v", e.Kind, p.name, err)
 		}
 	}
 	// The names of repositories and their state are real: ngit-grasp waits for their git data.
@@ -231,7 +228,7 @@ func withPrograms(t *testing.T, w *world.World, plugins string, paths map[string
 		for i, e := range w.Events {
 			for _, c := range e.Copies {
 				if c.At <= 0 && first == (e.Thread == nil && (e.Kind == grasp.KindAnnouncement || e.Kind == grasp.KindState)) {
-					programs[c.Place].publish(t, events[i])
+					publish(programs[c.Place], events[i])
 				}
 			}
 		}
@@ -282,7 +279,7 @@ func withPrograms(t *testing.T, w *world.World, plugins string, paths map[string
 						sent[events[i].ID] = time.Now()
 					}
 					mu.Unlock()
-					p.publish(t, events[i])
+					publish(p, events[i])
 				}
 			}
 		})
@@ -306,8 +303,8 @@ func withPrograms(t *testing.T, w *world.World, plugins string, paths map[string
 		t.Fatalf("%v, Talon has %d events that nobody published", err, len(beside))
 	}
 	o.completeness = 1 - float64(len(lacks))/float64(set.Len())
-	for _, p := range programs {
-		o.relays = append(o.relays, p.meter.read())
+	for _, m := range meters {
+		o.relays = append(o.relays, m.read())
 	}
 	stop()
 	listening.Wait()
@@ -322,88 +319,6 @@ func withPrograms(t *testing.T, w *world.World, plugins string, paths map[string
 	}
 	o.p50, o.p99 = late[len(late)/2].Round(time.Millisecond), late[len(late)*99/100].Round(time.Millisecond)
 	return o
-}
-
-// program is a relay of somebody else, in a process of its own. Talon reaches it through a meter.
-type program struct {
-	name, address string
-	meter         *meter
-	mu            sync.Mutex // guards the fields below
-	conn          *relayclient.Conn
-	published     int // on conn
-}
-
-// startProgram runs a relay until the end of the test.
-func startProgram(t *testing.T, name, path string) *program {
-	t.Helper()
-	p := &program{name: name, address: freeAddress(t)}
-	p.meter = newMeter(t, p.address)
-	_, port, _ := net.SplitHostPort(p.address)
-	dir := t.TempDir()
-	var cmd *exec.Cmd
-	switch name {
-	case "khatru":
-		cmd = exec.Command(path, "--store", "badger", "--dir", dir, "--listen", p.address)
-	case "strfry":
-		config := filepath.Join(t.TempDir(), "strfry.conf")
-		text := fmt.Sprintf("db = %q\ndbParams { mapsize = 1073741824 }\nrelay { bind = \"127.0.0.1\"\nport = %s\nnofiles = 0\n}\n", dir, port)
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cmd = exec.Command(path, "--config="+config, "relay")
-	case "ngit-grasp":
-		cmd = exec.Command(path)
-		cmd.Env = append(os.Environ(), "NGIT_DOMAIN="+p.meter.address(), "NGIT_BIND_ADDRESS="+p.address, "NGIT_GIT_DATA_PATH="+filepath.Join(dir, "git"),
-			"NGIT_RELAY_DATA_PATH="+filepath.Join(dir, "relay"), "NGIT_LOG_LEVEL=warn")
-	}
-	cmd.Dir = dir
-	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("start %s: %v", name, err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = log.Close()
-	})
-	for began := time.Now(); ; testkit.Pause(time.Since(began)) {
-		c, err := net.Dial("tcp", p.address)
-		if err == nil {
-			_ = c.Close()
-			return p
-		}
-		if time.Since(began) > stall {
-			text, _ := os.ReadFile(log.Name())
-			t.Fatalf("%s does not listen at %s: %v\n%s", name, p.address, err, text)
-		}
-	}
-}
-
-// publish gives the relay an event. ngit-grasp takes 60 of a connection in a minute.
-func (p *program) publish(t *testing.T, e *host.Event) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(t.Context(), stall)
-	defer cancel()
-	if p.published++; p.conn == nil || p.published%40 == 0 {
-		if p.conn != nil {
-			_ = p.conn.Close()
-		}
-		var err error
-		if p.conn, err = relayclient.Dial(ctx, "ws://"+p.address, relayclient.Options{MessageBytes: 1 << 20}); err != nil {
-			t.Errorf("connect to %s: %v", p.name, err)
-			return
-		}
-	}
-	res, err := p.conn.Publish(ctx, e)
-	if err != nil || !res.OK && !strings.HasPrefix(res.Reason, "duplicate") {
-		t.Errorf("publish an event of kind %d at %s: %v, %s", e.Kind, p.name, err, res.Reason)
-		p.conn = nil
-	}
 }
 
 // meter is a proxy before a relay that lets Talon through, and counts. Messages are not compressed

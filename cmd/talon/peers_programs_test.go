@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,10 +25,14 @@ type peer struct {
 	selects  bool // it takes only events about repositories that list it
 	compares bool // NIP-77
 	address  string
-	gate     *testkit.Gate
+	front    string        // address that Talon is given
+	gate     *testkit.Gate // at front; nil: something else is there
 	command  func() *exec.Cmd
 	cmd      *exec.Cmd
-	conn     *relayclient.Conn // of publish
+
+	conn      *relayclient.Conn // of publish
+	published int               // on conn
+	most      int               // events that it takes on one connection; 0: any number
 }
 
 // peerPrograms returns the paths of the programs that TALON_PEERS names: NAME=PATH, with spaces between them.
@@ -44,8 +49,15 @@ func peerPrograms(t *testing.T) map[string]string {
 	return paths
 }
 
-// newPeers starts khatru with each of its stores, and the programs of TALON_PEERS.
-func newPeers(t *testing.T) []*peer {
+// behindGate puts a gate before a peer.
+func behindGate(t *testing.T, p *peer) {
+	p.gate = testkit.NewGate(t, p.address)
+	p.front = p.gate.Address()
+}
+
+// newPeers starts khatru with each of its stores, and the programs of TALON_PEERS; of these only the named
+// ones, if there are names. It calls before with each of them, to say where Talon finds it.
+func newPeers(t *testing.T, before func(*testing.T, *peer), names ...string) []*peer {
 	t.Helper()
 	paths := peerPrograms(t)
 	paths["khatru"] = filepath.Join(t.TempDir(), "khatru")
@@ -74,8 +86,11 @@ func newPeers(t *testing.T) []*peer {
 		{peer{name: "nostr-rs-relay"}, "nostr-rs-relay", nostrRsRelayArgs},
 		{peer{name: "nak", memory: true}, "nak", nakArgs},
 		{peer{name: "nak-negentropy", memory: true, compares: true}, "nak", func(t *testing.T, p *peer) []string { return append(nakArgs(t, p), "--negentropy") }},
-		{peer{name: "ngit-grasp", selects: true, compares: true}, "ngit-grasp", nil},
+		{peer{name: "ngit-grasp", selects: true, compares: true, most: 40}, "ngit-grasp", nil}, // it takes 60 in a minute
 	} {
+		if len(names) > 0 && !slices.Contains(names, r.name) {
+			continue
+		}
 		path := paths[r.program]
 		if path == "" {
 			t.Logf("%s does not take part: TALON_PEERS has no %s", r.name, r.program)
@@ -83,13 +98,13 @@ func newPeers(t *testing.T) []*peer {
 		}
 		p := &r.peer
 		p.address = freeAddress(t)
-		p.gate = testkit.NewGate(t, p.address)
+		before(t, p)
 		var args []string
 		env := os.Environ()
 		if r.args != nil {
 			args = r.args(t, p)
 		} else {
-			env = append(env, "NGIT_DOMAIN="+p.gate.Address(), "NGIT_BIND_ADDRESS="+p.address, "NGIT_GIT_DATA_PATH="+t.TempDir(), "NGIT_RELAY_DATA_PATH="+t.TempDir(),
+			env = append(env, "NGIT_DOMAIN="+p.front, "NGIT_BIND_ADDRESS="+p.address, "NGIT_GIT_DATA_PATH="+t.TempDir(), "NGIT_RELAY_DATA_PATH="+t.TempDir(),
 				"NGIT_LOG_LEVEL=warn", "NGIT_SYNC_BASE_BACKOFF_SECS=1", "NGIT_SYNC_MAX_BACKOFF_SECS=5")
 		}
 		dir := t.TempDir()
@@ -188,13 +203,18 @@ func (r peerRefusal) Error() string { return "the relay refuses it: " + string(r
 func (p *peer) try(ctx context.Context, e *host.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	if p.most > 0 && p.published == p.most && p.conn != nil {
+		_ = p.conn.Close()
+		p.conn = nil
+	}
 	if p.conn == nil {
 		conn, err := relayclient.Dial(ctx, "ws://"+p.address, relayclient.Options{MessageBytes: 1 << 20})
 		if err != nil {
 			return err
 		}
-		p.conn = conn
+		p.conn, p.published = conn, 0
 	}
+	p.published++
 	res, err := p.conn.Publish(ctx, e)
 	if err == nil && !res.OK && !strings.HasPrefix(res.Reason, "duplicate") {
 		err = peerRefusal(res.Reason)

@@ -111,7 +111,7 @@ type peersOutage struct {
 func newPeersWorld(t *testing.T, modules map[string]string) *peersWorld {
 	w := &peersWorld{
 		T: t, random: rand.New(rand.NewPCG(1, 2)), sent: map[host.ID]*peersEvent{}, seen: map[host.ID]time.Time{},
-		peers: newPeers(t), data: newMiddleData(t),
+		peers: newPeers(t, behindGate), data: newMiddleData(t),
 	}
 	for n := range 4 {
 		w.people = append(w.people, testkit.NewSigner(byte(100+n)))
