@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -333,6 +334,26 @@ func (s *process) mustStop(t testing.TB) {
 	if err := s.stop(); err != nil {
 		t.Errorf("the server did not stop in order: %v\n%s", err, s.text())
 	}
+}
+
+// pause stops the server with SIGSTOP, and waits until each of its threads stands still: on a busy machine
+// one may go on for a moment.
+func (s *process) pause(t testing.TB) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	threads := fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid)
+	until(t, "the server stands still", func() bool {
+		files, err := filepath.Glob(threads)
+		if err != nil || len(files) == 0 {
+			return false
+		}
+		return !slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && !strings.Contains(string(text[bytes.LastIndexByte(text, ')')+1:]), " T ")
+		})
+	})
 }
 
 // web is the server's address for browsers and git.

@@ -262,9 +262,7 @@ func TestNodes(t *testing.T) {
 			}
 			subscribers = append(subscribers, c)
 		}
-		if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		b.pause(t)
 		note := signAs(t, "bob", nostr.Event{Kind: 1, Content: "still here"})
 		signal := signAs(t, "bob", nostr.Event{Kind: 20001, Content: "gone"})
 		stored(signal, a)

@@ -454,10 +454,10 @@ func (s *mirror) visits(cost int64) (shortest, longest int64) {
 }
 
 const (
-	eventBytes = 800 // of an event that comes once more, about
-	maxTwice   = 8   // events that come once more before it is asked what that costs
-	punctual   = 100 // one event of a relay in this number may come late because it was spared
-	maxEnough  = 2000
+	eventBytes = 800  // of an event that comes once more, about
+	maxTwice   = 8    // events that come once more before it is asked what that costs
+	punctual   = 1000 // one event of a relay in this number may come late because it was spared
+	maxEnough  = 20_000
 	alike      = 200 // bytes that it takes to ask for whatever a relay has
 	racing     = 15  // seconds in which an event may still come live from another relay
 )
