@@ -57,7 +57,6 @@ type relay struct {
 	heardAt int64 // since when it is listened to for all that it may have
 	twice   int   // events that others delivered first since then
 	returns uint  // times that it was spared, and had what the others had not
-	enough  int   // events that come once more before it is spared again; 0: maxTwice
 }
 
 type state uint8
@@ -424,7 +423,6 @@ func (s *mirror) complete(r *relay) {
 	case r.freshEvents > 0 && !away:
 		// It had events that others lack, or had them sooner.
 		r.returns++
-		r.enough = min(max(maxTwice<<min(r.returns, 6), punctual*r.freshEvents), maxEnough)
 		s.spare(r, false)
 		r.interval = s.longest
 	default:
@@ -454,10 +452,8 @@ func (s *mirror) visits(cost int64) (shortest, longest int64) {
 }
 
 const (
-	eventBytes = 800  // of an event that comes once more, about
-	maxTwice   = 8    // events that come once more before it is asked what that costs
-	punctual   = 1000 // one event of a relay in this number may come late because it was spared
-	maxEnough  = 20_000
+	eventBytes = 800 // of an event that comes once more, about
+	maxTwice   = 8   // events that come once more before it is asked what that costs
 	alike      = 200 // bytes that it takes to ask for whatever a relay has
 	racing     = 15  // seconds in which an event may still come live from another relay
 )
@@ -465,7 +461,7 @@ const (
 // weighUp spares a relay if occasional comparisons with it cost less than its copies of events that
 // others have delivered.
 func (s *mirror) weighUp(r *relay) {
-	if r.liveOnly || r.visitor || r.compared == 0 || r.paged() || r.twice < max(maxTwice, r.enough) {
+	if r.liveOnly || r.visitor || r.compared == 0 || r.paged() || r.twice < maxTwice<<min(r.returns, 6) {
 		return
 	}
 	if s.lacked > s.came/8 && (r.won > 0 || r.lost < maxTrials/2) {
