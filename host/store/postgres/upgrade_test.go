@@ -215,3 +215,15 @@ func TestDeadlock(t *testing.T) {
 		})
 	}
 }
+
+// Each step of the schema says which programs may run at the same time: none needs a newer one than itself.
+func TestOldest(t *testing.T) {
+	if len(present.oldest) != len(present.steps) {
+		t.Fatalf("oldest has %d entries for %d steps", len(present.oldest), len(present.steps))
+	}
+	for i, v := range present.oldest {
+		if v < 1 || v > i+1 || i > 0 && v < present.oldest[i-1] {
+			t.Errorf("step %d: the oldest program has version %d", i+1, v)
+		}
+	}
+}

@@ -27,8 +27,8 @@ var awaitingGit = host.HoldOptions{Reason: host.ReasonHeld}
 //
 // and each step's answer and what became of which event.
 func testHeldStories(t *testing.T, x Engine) {
-	// cast are the events of one story, by their names, and their owner. Those of another number
-	// are of other authors.
+	// cast are the events of one story, by their names, and their owner. Stories whose numbers differ by
+	// less than 25 have other authors. Numbers are in ids, which break ties: add a story at the end.
 	cast := func(number int, now int64) (events map[string]*host.Event, owner host.PubKey) {
 		n, by := 100*number, byte(10*number)
 		owner = host.PubKey{by + 1}
