@@ -72,8 +72,8 @@ func (x *index) remove(id host.ID) {
 	}
 }
 
-// match calls yield for each row whose filter an event matches, perhaps more than once. No event
-// wakes itself.
+// match calls yield for each row whose filter an event matches. It looks at the rows of a value once,
+// however often the event has the value: anybody may repeat a tag. No event wakes itself.
 func (x *index) match(e *host.Event, yield func(*row)) {
 	if len(x.rows) == 0 {
 		return
@@ -87,10 +87,20 @@ func (x *index) match(e *host.Event, yield func(*row)) {
 	}
 	at(key{by: 'i', value: string(e.ID[:])})
 	at(key{by: 'a', value: string(e.PubKey[:])})
+	var seen map[key]bool
 	for _, tag := range e.Tags {
-		if len(tag) >= 2 && len(tag[0]) == 1 {
-			at(key{by: 't', tag: tag[0][0], value: tag[1]})
+		if len(tag) < 2 || len(tag[0]) != 1 {
+			continue
 		}
+		k := key{by: 't', tag: tag[0][0], value: tag[1]}
+		if x.keys[k] == nil || seen[k] {
+			continue
+		}
+		if seen == nil {
+			seen = make(map[key]bool)
+		}
+		seen[k] = true
+		at(k)
 	}
 }
 

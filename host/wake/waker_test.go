@@ -307,3 +307,21 @@ func TestIndex(t *testing.T) {
 		t.Errorf("%d keys are left", len(x.keys))
 	}
 }
+
+// TestRepeatedTag: an event that has one value many times costs what one with it once does.
+func TestRepeatedTag(t *testing.T) {
+	x := newIndex()
+	for i := range 3 {
+		f := host.Filter{Limit: -1, Tags: []host.TagFilter{{Name: 'a', Values: []string{"x"}}}}
+		x.add(&row{id: host.ID{byte(i + 1)}, filter: f.Canonical()})
+	}
+	e := &host.Event{ID: host.ID{9}}
+	for range 2000 {
+		e.Tags = append(e.Tags, host.Tag{"a", "x"}, host.Tag{"a", "elsewhere"})
+	}
+	looks := 0
+	x.match(e, func(*row) { looks++ })
+	if looks != 3 {
+		t.Errorf("3 filters were looked at %d times", looks)
+	}
+}
