@@ -56,7 +56,7 @@ The same seed makes the same keys, events and git objects. All is in memory or i
 		Example: `  talon devnet --serve
   talon devnet --serve --relays 20 --repos 200 --outage-every 10s --git-failing 2
   talon devnet --serve --relays 1,strfry:2,nostream:1,dead:1 --for 2m --until-quiet --json
-  talon devnet --serve --scenario small --for 2m
+  talon devnet --serve --scenario mine.toml --for 2m
   talon devnet --talon 127.0.0.1:7334 --rate 5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.serveArgs = args
@@ -78,6 +78,9 @@ The same seed makes the same keys, events and git objects. All is in memory or i
 					return err
 				}
 				o.net.Scenario = s
+			}
+			if err := o.checkGitData(); err != nil {
+				return err
 			}
 			return o.run(cmd)
 		},

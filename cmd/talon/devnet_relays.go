@@ -128,10 +128,20 @@ func (o *devnetRun) partners(given func(option string) bool) error {
 			return fmt.Errorf("the option --%s needs %s", p.option, p.want)
 		}
 	}
-	// With the modules of talon serve, nothing is served without its git data.
-	if o.serve && c.Repos > 0 && (c.GitServers == 0 || c.ClonesPer == 0) && o.plugins == "" && len(o.serveArgs) == 0 {
-		return errors.New("without git servers (--git-servers, --clones-per) the modules of talon serve hold every repository until its git data comes, " +
-			"which is never: give --plugins a folder whose modules accept events without it, or flags of talon serve after --")
+	return nil
+}
+
+// checkGitData refuses a network without git servers for the modules of talon serve: with them, nothing is
+// served without its git data.
+func (o *devnetRun) checkGitData() error {
+	c := &o.net
+	git := c.Repos == 0 || c.GitServers > 0 && c.ClonesPer > 0
+	if c.Scenario != nil {
+		git = len(c.Scenario.Git) > 0
+	}
+	if o.serve && !git && o.plugins == "" && len(o.serveArgs) == 0 {
+		return errors.New("without git servers (--git-servers, --clones-per, [git.NAME] of a scenario) the modules of talon serve hold every repository " +
+			"until its git data comes, which is never: give --plugins a folder whose modules accept events without it, or flags of talon serve after --")
 	}
 	return nil
 }

@@ -392,7 +392,11 @@ func TestDevnetCommand(t *testing.T) {
 		cmd.SetOut(&out)
 		cmd.SetErr(&out)
 		cmd.SilenceUsage = true
-		cmd.SetArgs(append([]string{"--port", "0", "--talon", "127.0.0.1:1", "--repos", "2", "--relays", "3"}, args...))
+		args = append([]string{"--port", "0", "--talon", "127.0.0.1:1"}, args...)
+		if !slices.Contains(args, "--scenario") {
+			args = append([]string{"--repos", "2", "--relays", "3"}, args...)
+		}
+		cmd.SetArgs(args)
 		err := cmd.ExecuteContext(t.Context())
 		return out.String(), err
 	}
@@ -454,6 +458,7 @@ func TestDevnetCommand(t *testing.T) {
 		"needs --clones-per above":  {"--clones-per", "1", "--split", "1"},
 		"needs a relay of khatru's": {"--relays", "strfry:3", "--max-limit", "5"},
 		"hold every repository":     {"--serve", "--git-servers", "0", "--clones-per", "0"},
+		"[git.NAME] of a scenario":  {"--serve", "--scenario", "small"},
 		"cannot be a bootstrap":     {"--relays", "dead:3"},
 		"line 2: limits.x":          {"--relays", wrong + ":3"},
 	} {
