@@ -23,7 +23,7 @@ var errAskGit = errors.New("the history has no filters for this path, or is too 
 // position on, and whether there are more. REQUIRES: the refs of the repository reach the tip.
 func (r *Repository) PathLog(tip string, path []string, from, limit int) (ids []string, more bool, err error) {
 	name := strings.Join(path, "/")
-	ids, err = r.walkPath(tip, name, from, limit+1)
+	ids, err = r.walkPath(tip, name, from, limit+1, pathWork)
 	if errors.Is(err, errAskGit) {
 		ids, err = r.askPathLog(tip, name, from, limit+1)
 	}
@@ -46,11 +46,11 @@ func (r *Repository) askPathLog(tip, name string, from, limit int) (ids []string
 }
 
 // walkPath is git rev-list for a path, by the filters of the commit-graph. It fails with errAskGit
-// where these do not help.
+// where these do not help, and after work of a walker.
 //
 // Git takes commits by date. From a commit that shows nothing for a path it goes on to the first
 // parent that has the same there, and from any other to all parents.
-func (r *Repository) walkPath(tip, name string, from, limit int) (ids []string, err error) {
+func (r *Repository) walkPath(tip, name string, from, limit, maxWork int) (ids []string, err error) {
 	past, err := r.history()
 	if isIndexing(err) {
 		return nil, errAskGit
@@ -87,7 +87,7 @@ func (r *Repository) walkPath(tip, name string, from, limit int) (ids []string, 
 				ids = append(ids, past.id(at.n))
 			}
 		}
-		if w.work += costOfCommit / 4; w.work > pathWork {
+		if w.work += costOfCommit / 4; w.work > maxWork {
 			return nil, errAskGit
 		}
 		if err := context.Cause(r.ctx); err != nil {
