@@ -125,7 +125,7 @@ type pathWalker struct {
 	key          pathKey
 	work         int
 
-	// What commits have at the path: the one that the walk came to last, and others.
+	// The entries at the path of the commit that the walk came to last, and of others.
 	last      uint32
 	lastEntry pathEntry
 	known     bool // there is a last one
