@@ -42,6 +42,8 @@ type mirror struct {
 	burstAt int64 // since when
 	came    int   // events that were new, in first comparisons
 	lacked  int   // events that were here and not there, in these
+	// repeated is how many live events relays delivered after others.
+	repeated int
 	ended   int   // one more than turns so far
 	cover   cover
 }
@@ -75,7 +77,7 @@ func (s *mirror) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.Init:
 		if in.Init().First() {
 			s.relays, s.changed, s.queue, s.running, s.ended, s.cover = nil, nil, nil, nil, 1, cover{}
-			s.came, s.lacked = 0, 0
+			s.came, s.lacked, s.repeated = 0, 0, 0
 		}
 	case strategy.LocalEvent:
 		s.note(in)
