@@ -44,8 +44,8 @@ type mirror struct {
 	lacked  int   // events that were here and not there, in these
 	// repeated is how many live events relays delivered after others.
 	repeated int
-	ended   int   // one more than turns so far
-	cover   cover
+	ended    int // one more than turns so far
+	cover    cover
 }
 
 func (s *mirror) Configure(cfg strategy.Config) error {
