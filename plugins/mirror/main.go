@@ -42,10 +42,10 @@ type mirror struct {
 	burstAt int64 // since when
 	came    int   // events that were new, in first comparisons
 	lacked  int   // events that were here and not there, in these
-	// repeated is how many live events relays delivered after others.
-	repeated int
-	ended    int // one more than turns so far
-	cover    cover
+	ended   int   // one more than turns so far
+	cover   cover
+
+	repeated int // live events that relays delivered after others
 }
 
 func (s *mirror) Configure(cfg strategy.Config) error {
