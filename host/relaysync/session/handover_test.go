@@ -32,7 +32,7 @@ func TestHandover(t *testing.T) {
 	}
 }
 
-// A request does not wait for one that the relay does not answer, nor for later ones, without end.
+// A request waits ten seconds for one that the relay does not answer, and not for later ones.
 func TestHandoverEnds(t *testing.T) {
 	g := newRig(t, nil)
 	g.do(live("0", kinds(1)))
