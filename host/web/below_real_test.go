@@ -38,6 +38,9 @@ var realPages = []struct{ path, cgit, gitea, soft string }{
 	{"/compare/v2.50.0...v2.50.1", "/diff/?id=v2.50.1&id2=v2.50.0", "/compare/v2.50.0...v2.50.1", ""},
 	{"/refs", "/refs/", "/tags", "tag list git"},
 	{"/blame/master/strbuf.c", "/blame/strbuf.c", "/blame/branch/master/strbuf.c", ""},
+	{"/grep/master?q=oid_to_hex", "", "/search?q=oid_to_hex", ""},
+	{"/issues", "", "/issues", ""},
+	{"/log.atom", "/atom/?h=master", "/atom/branch/master", ""},
 	{"/archive/master.tar.gz", "/snapshot/git-master.tar.gz", "/archive/master.tar.gz", ""},
 }
 
@@ -127,6 +130,9 @@ func cgitOf(t *testing.T, dir string) func(path string) string {
 	config := filepath.Join(t.TempDir(), "cgitrc")
 	write(t, config, "cache-size=0\nenable-blame=1\nsnapshots=tar.gz\nrepo.url=git\nrepo.path="+dir+"\nrepo.defbranch=master\n")
 	return func(path string) string {
+		if path == "" {
+			return "-"
+		}
 		path, query, _ := strings.Cut(path, "?")
 		cmd := exec.Command(program)
 		cmd.Env = append(os.Environ(), "CGIT_CONFIG="+config, "PATH_INFO=/git"+path, "QUERY_STRING="+query, "REQUEST_METHOD=GET")
