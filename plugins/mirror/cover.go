@@ -130,6 +130,7 @@ const (
 	drawEvery = 8  // events of a repository, before lots are drawn again for it
 	drawTime  = 2 * strategy.Minute
 	newsAge   = 3600
+	liveAge   = 60 // seconds: an event that is older is not taken for a live one
 )
 
 // credit notes which relay was the first to deliver an event. Those that were listened to
@@ -148,8 +149,8 @@ func (s *mirror) credit(in strategy.Input) {
 	if e.CreatedAt < in.Now()/1000-newsAge {
 		return
 	}
-	if first.compared >= first.metAt && first.state == idle && first.peer != nil && first.peer.Quiet() {
-		first.alone.first++ // it came live
+	if first.compared > 0 && first.compared >= first.metAt && e.CreatedAt >= in.Now()/1000-liveAge {
+		first.alone.first++
 	}
 	for it := e.Repositories(); it.Next(); {
 		repo, ok := s.Index.Repo(it.Text())
@@ -193,10 +194,11 @@ func (s *mirror) repeats(in strategy.Input) {
 // first than all others repeat. It may itself repeat any number of events: a relay that syncs itself
 // repeats all that the others have.
 type alone struct {
-	first  int // events that it delivered first
-	before int // of them, those up to its latest report: the others have reported theirs since
-	own    int // repeats of its own
-	base   int // repeats of all others that do not count any more
+	first  int   // events that it delivered first
+	before int   // of them, those up to its latest report: the others have reported theirs since
+	own    int   // repeats of its own
+	base   int   // repeats of all others that do not count any more
+	since  int64 // its first report; 0: there was none
 }
 
 // others returns the repeats of other relays, of all repeats.
@@ -220,7 +222,10 @@ const (
 // anything, it has some time to show one.
 func (s *mirror) hasAlone(r *relay) bool {
 	others := r.alone.others(s.repeated)
-	return r.alone.before > others || others == 0 && s.Now() < r.heardAt+aloneTime
+	if r.alone.since == 0 {
+		r.alone.since = s.Now()
+	}
+	return r.alone.before > others || others == 0 && s.Now() < r.alone.since+aloneTime
 }
 
 // maxRepeats is how many events of one report count.
