@@ -185,12 +185,13 @@ func fetch(folder, dir string) error {
 // passed is the file that says which self-tests a module has passed.
 const passed = "passed"
 
-// testedBy is the file of an entry that has the testerKey of the process that filled it.
-const testedBy = "tested-by"
+// testedBy ends the name of the file, next to an entry, that has the testerKey of the process that
+// filled the entry.
+const testedBy = ".tested-by"
 
 // tested reports whether an entry was filled by the code that tests modules now.
 func tested(entry, tester string) bool {
-	text, err := os.ReadFile(filepath.Join(entry, testedBy))
+	text, err := os.ReadFile(entry + testedBy)
 	return err == nil && string(text) == tester
 }
 
@@ -272,9 +273,6 @@ func link(entry, dir string) error {
 	now := time.Now()
 	_ = os.Chtimes(entry, now, now) // in use
 	for _, module := range modules {
-		if !module.IsDir() {
-			continue
-		}
 		from := os.DirFS(filepath.Join(entry, module.Name()))
 		to := filepath.Join(dir, module.Name())
 		err := fs.WalkDir(from, ".", func(file string, d fs.DirEntry, err error) error {
@@ -342,12 +340,12 @@ func fill(entry, folder, tester string) error {
 	if text, err := load.CombinedOutput(); load.ProcessState == nil {
 		return fmt.Errorf("compile %s: %w\n%s", folder, err, text)
 	}
-	if err := os.WriteFile(filepath.Join(made, testedBy), []byte(tester), 0o600); err != nil {
-		return err
-	}
 	err = os.RemoveAll(entry)
 	if err == nil {
 		err = os.Rename(made, entry)
+	}
+	if err == nil {
+		err = os.WriteFile(entry+testedBy, []byte(tester), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keep machine code: %w", err)
@@ -463,7 +461,7 @@ func prune() error {
 			}
 		}
 		path := filepath.Join(store, entries[oldest].Name())
-		if err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+".lock")); err != nil {
+		if err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+testedBy), os.RemoveAll(path+".lock")); err != nil {
 			return err
 		}
 		entries = append(entries[:oldest], entries[oldest+1:]...)
