@@ -340,7 +340,7 @@ func fill(entry, folder, tester string) error {
 	if text, err := load.CombinedOutput(); load.ProcessState == nil {
 		return fmt.Errorf("compile %s: %w\n%s", folder, err, text)
 	}
-	err = os.RemoveAll(entry)
+	err = errors.Join(os.RemoveAll(entry+testedBy), os.RemoveAll(entry))
 	if err == nil {
 		err = os.Rename(made, entry)
 	}
