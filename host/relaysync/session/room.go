@@ -169,8 +169,8 @@ func (s *Session) tooManyFilters(r *request, limit int) {
 	}
 }
 
-// limitTooHigh takes the news that a filter of a request asks for more events than the relay gives
-// in one answer, and returns the class of the refusal. limit is how many the relay says that it
+// limitTooHigh learns from the refusal of a request that asks for more events than the relay gives
+// in one answer. It returns the class of the refusal. limit is how many the relay says that it
 // gives; 0: it does not say. A session that has learnt a limit always begins again: the strategy
 // takes an answer with fewer events than the limit it knows for whole.
 func (s *Session) limitTooHigh(r *request, limit int, class uint32) uint32 {

@@ -668,7 +668,7 @@ func TestLimitTooHigh(t *testing.T) {
 	}
 }
 
-// A refused limit that the session did not ask for is no limit of the relay.
+// The session learns nothing if it sent no limit.
 func TestLimitNotAskedFor(t *testing.T) {
 	g := newRig(t, nil)
 	g.do(&Subscribe{ID: "a", Filters: []host.Filter{kinds(1)}})

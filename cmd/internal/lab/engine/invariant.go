@@ -126,7 +126,7 @@ func (c *invariants) asked(l *line) {
 type halfHours struct {
 	current int64 // the number of the half hour that count belongs to
 	count   int64
-	most    int64 // in one of them
+	peak    int64 // most requests in one of them
 }
 
 // add counts a request at a time in milliseconds. Times do not decrease.
@@ -135,7 +135,7 @@ func (h *halfHours) add(at int64) {
 		h.current, h.count = n, 0
 	}
 	h.count++
-	h.most = max(h.most, h.count)
+	h.peak = max(h.peak, h.count)
 }
 
 // command keeps which values are asked for.
@@ -357,8 +357,8 @@ func (c *invariants) checkEnd() {
 	s := &e.w.Scenario.Invariants
 	if limit := int64(s.Quiet); limit > 0 {
 		for _, r := range e.remotes {
-			if most := r.counts.quiet.most; most > limit {
-				c.broken("quiet", r.Name, "%d requests in half an hour of the last quarter of the quiet time", most)
+			if peak := r.counts.quiet.peak; peak > limit {
+				c.broken("quiet", r.Name, "%d requests in half an hour of the last quarter of the quiet time", peak)
 				return
 			}
 		}

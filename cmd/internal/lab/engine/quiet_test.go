@@ -12,14 +12,14 @@ func TestHalfHours(t *testing.T) {
 			returns.add(hour * 60 * minute)
 		}
 	}
-	if returns.most != 80 {
-		t.Errorf("a relay that returns each hour: %d requests in half an hour, want 80", returns.most)
+	if returns.peak != 80 {
+		t.Errorf("a relay that returns each hour: %d requests in half an hour, want 80", returns.peak)
 	}
 	var endless halfHours
 	for at := int64(0); at < 540*minute; at += 2000 {
 		endless.add(at)
 	}
-	if endless.most != 900 {
-		t.Errorf("a request every 2 seconds: %d requests in half an hour, want 900", endless.most)
+	if endless.peak != 900 {
+		t.Errorf("a request every 2 seconds: %d requests in half an hour, want 900", endless.peak)
 	}
 }
