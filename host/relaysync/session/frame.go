@@ -155,7 +155,7 @@ func (s *Session) eose(id string) {
 		s.late(id, answerLate)
 		return
 	}
-	r.eose = true
+	r.eose, r.opened = true, s.now
 	s.eoses++
 	if r.closed {
 		r.heard = s.now
