@@ -121,7 +121,7 @@ func (p *Pages) rows(q *Request, t gitread.Target, root string, at []string, tre
 	var b bytes.Buffer
 	tree, blob, commits := q.url("tree", t, at...)+"/", q.url("blob", t, at...)+"/", q.Base+"/commit/"
 	if len(at) > 0 {
-		b.WriteString(`<tr><td class="n"><a href="` + escape(q.url("tree", t, at[:len(at)-1]...)) + `">..</a></td><td></td><td></td><td></td></tr>` + "\n")
+		b.WriteString(`<tr><td class="n"><a href="` + escape(q.url("tree", t, at[:len(at)-1]...)) + `">..</a></td><td class="m"></td><td class="w"></td><td class="z"></td></tr>` + "\n")
 	}
 	for i := range entries {
 		e := &entries[i]
