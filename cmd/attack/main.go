@@ -39,6 +39,7 @@ func run() (ok bool, err error) {
 	only := flag.String("only", "", "names of the attacks to run, with commas between them; empty means all")
 	seconds := flag.Int("seconds", 30, "length of each attack")
 	alone := flag.Int("alone", 0, "length of the phase before each attack; 0 makes all of these together three times as long as one attack, and none longer than it")
+	runs := flag.Int("runs", 1, "how often each attack runs, each time against a new server; its runs are judged together")
 	count := flag.Int("count", 0, "size of each attack in its own unit; 0 means that of the list")
 	program := flag.String("server", "bin/talon", "the talon binary")
 	flags := flag.String("flags", "", "further flags of talon serve, separated by spaces; {maintainer} is the key of the honest maintainer")
@@ -58,6 +59,10 @@ func run() (ok bool, err error) {
 			fmt.Printf("%-22s %s (%d %s)\n", a.Name, a.Text, a.Count, a.Unit)
 		}
 		return true, nil
+	}
+	once := attacks
+	for range *runs - 1 {
+		attacks = append(attacks, once...)
 	}
 	if *alone == 0 {
 		*alone = max(1, min(*seconds, 3**seconds/len(attacks)))

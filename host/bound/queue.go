@@ -89,6 +89,18 @@ func (q *Queue) Acquire(ctx context.Context, by Holder) error {
 	}
 }
 
+// TryAcquire takes a place, which the caller releases, if one is free and nobody waits for it. It does
+// not wait.
+func (q *Queue) TryAcquire() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.working >= q.slots || q.waiting > 0 {
+		return false
+	}
+	q.working++
+	return true
+}
+
 // enqueue takes a place, or puts a waiter at the end of its line.
 func (q *Queue) enqueue(by Holder) (at place, err error) {
 	_, wide := Networks(by.Addr)

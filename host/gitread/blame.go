@@ -2,6 +2,7 @@ package gitread
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"strconv"
@@ -43,7 +44,11 @@ func (r *Repository) costly() (release func(), err error) {
 func (r *Repository) Blame(commit string, path []string) ([]BlameLine, error) {
 	name := strings.Join(path, "/")
 	// The answer is the same for all commits that have the same last change of the file.
-	key := "blame " + r.lastCommit(commit, path) + " " + name
+	last, err := r.findLastCommit(commit, path)
+	if err != nil {
+		return nil, err
+	}
+	key := "blame " + cmp.Or(last, commit) + " " + name
 	all := r.reader
 	all.mu.Lock()
 	lines, aging, ok := all.blames.Get(key)
@@ -78,18 +83,6 @@ const (
 	blameBytes = 16 << 20
 	blameCost  = 64 // of a line; commits and names are shared
 )
-
-// lastCommit returns the commit that changed a file last if that is known, or the commit itself.
-func (r *Repository) lastCommit(commit string, path []string) string {
-	changes, err := r.LastChanges(commit, path[:len(path)-1])
-	if err != nil || changes == nil {
-		return commit
-	}
-	if c, ok := changes[path[len(path)-1]]; ok {
-		return c.ID
-	}
-	return commit
-}
 
 // parseBlame parses the output of git blame --porcelain.
 func parseBlame(out io.Reader) ([]BlameLine, error) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"talon/host/bound"
 	"talon/internal/testkit"
 )
 
@@ -117,12 +118,65 @@ func TestQuickWork(t *testing.T) {
 	if done, err := w.walk(quickWork); done || err != nil {
 		t.Errorf("a request looked at %d entries in %d commits: %v", entries, commits, err)
 	}
-	if done, err := w.walk(allWork); !done || err != nil {
+	quick := w.work
+	check(t, s.reader.costly.Acquire(t.Context(), bound.Holder{}))
+	if w, err = r.newWalker(changeKey{at.Commit, ""}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := r.walkQuickly(w); done || err != nil || w.work > quick/4 {
+		t.Errorf("a request that has no turn did %d of the work %d of one that has it: %v", w.work, quick, err)
+	}
+	s.reader.costly.Release()
+	if done, err := w.walk(laterWork); !done || err != nil {
 		t.Errorf("the background: %v, %v", done, err)
 	}
 	found, err := w.changes()
 	if err != nil || len(found) != entries {
 		t.Errorf("%d entries of %d have a last change: %v", len(found), entries, err)
+	}
+}
+
+// TestChangesBehindLargeFolder shows the last changes of a folder that was once too large to read.
+func TestChangesBehindLargeFolder(t *testing.T) {
+	s := newSite(t)
+	dir := t.TempDir()
+	var b strings.Builder
+	commit := func(n int, files ...string) {
+		fmt.Fprintf(&b, "commit refs/heads/main\ncommitter C <c@x> %d +0000\ndata 1\nx\n", 1_700_000_000+n)
+		for _, f := range files {
+			b.WriteString(f + "\n")
+		}
+		b.WriteByte('\n')
+	}
+	modify := func(path string, content int) string {
+		return fmt.Sprintf("M 100644 inline %s\ndata 1\n%d", path, content)
+	}
+	large := []string{}
+	for i := range maxTreeBytes/260 + 1 {
+		large = append(large, modify(fmt.Sprintf("dir/%d%s", 1_000_000+i, strings.Repeat("long", 61)), 1))
+	}
+	commit(0, modify("dir/old", 0), modify("dir/new", 0))
+	commit(1, large...)
+	commit(2, "D dir", modify("dir/old", 0), modify("dir/new", 0))
+	commit(3, modify("dir/new", 3))
+	stream := filepath.Join(t.TempDir(), "stream")
+	check(t, os.WriteFile(stream, []byte(b.String()), 0o644))
+	testkit.Git(t, dir, "init", "-q", "-b", "main")
+	testkit.Git(t, dir, "-c", "alias.feed=!f() { git fast-import --quiet --force < \"$1\"; }; f", "feed", stream)
+	repo := s.repo(alice, "x")
+	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
+	s.share(repo)
+	for _, graph := range []bool{false, true} {
+		if graph {
+			check(t, repo.WriteCommitGraph(t.Context(), true))
+		}
+		r := s.open(repo)
+		at, _ := r.HEAD()
+		found, err := r.LastChanges(at.Commit, []string{"dir"})
+		if err != nil || found["new"].ID != at.Commit || len(found) != 1 {
+			t.Errorf("%d changes: %v, %v", len(found), found, err)
+		}
+		s.reader.changes = newChanges()
 	}
 }
 

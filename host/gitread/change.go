@@ -1,6 +1,7 @@
 package gitread
 
 import (
+	"errors"
 	"strings"
 	"sync"
 
@@ -21,9 +22,12 @@ const (
 	// changeBytes is the size of the changes that are kept; twice as much for those used last.
 	changeBytes = 24 << 20
 
-	// quickWork bounds what a request itself does, about 100 ms, before it leaves the rest to the
-	// background. The work is that of a walker.
+	// A request itself walks for about 6 ms: freeWork. If nobody has the turn of costly answers, it
+	// goes on to about 100 ms: quickWork. It leaves the rest to the background, which ends after about
+	// 10 s: laterWork. The work is that of a walker.
+	freeWork  = 1 << 20
 	quickWork = 16 << 20
+	laterWork = 1600 << 20
 
 	// maxFolders is how many folders of a repository are remembered as those looked at last.
 	maxFolders = 16
@@ -126,7 +130,7 @@ func (r *Repository) lastChanges(commit string, folder []string) (Changes, error
 	if err != nil || w == nil {
 		return nil, err
 	}
-	done, err := w.walk(quickWork)
+	done, err := r.walkQuickly(w)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +139,15 @@ func (r *Repository) lastChanges(commit string, folder []string) (Changes, error
 		return nil, nil
 	}
 	return r.finish(w)
+}
+
+// walkQuickly has a walker do what a request itself does. It reports whether that was all.
+func (r *Repository) walkQuickly(w *walker) (done bool, err error) {
+	if done, err = w.walk(freeWork); err != nil || done || !r.reader.costly.TryAcquire() {
+		return done, err
+	}
+	defer r.reader.costly.Release()
+	return w.walk(quickWork)
 }
 
 // finish keeps what a walker found.
@@ -161,11 +174,48 @@ func (r *Repository) findChanges(commit, folder string) error {
 	if err != nil || w == nil {
 		return err
 	}
-	if _, err := w.walk(allWork); err != nil {
+	// A page shows what was found until then.
+	if _, err := w.walk(laterWork); err != nil {
 		return err
 	}
 	_, err = r.finish(w)
 	return err
+}
+
+// LastCommit returns the commit that changed last what a commit has at a path, "" if that is not known
+// yet. It walks for the path alone first, which is much less work than for its folder. REQUIRES: the
+// refs of the repository reach the commit.
+func (r *Repository) LastCommit(commit string, path []string) (string, error) {
+	if id, err := r.findLastCommit(commit, path); err != nil || id != "" {
+		return id, err
+	}
+	found, err := r.LastChanges(commit, path[:len(path)-1])
+	return found[path[len(path)-1]].ID, err
+}
+
+// findLastCommit is LastCommit without a walk for the folder.
+func (r *Repository) findLastCommit(commit string, path []string) (string, error) {
+	folder, name := path[:len(path)-1], path[len(path)-1]
+	if found, ok := r.reader.changes.get(changeKey{commit, strings.Join(folder, "/")}); ok {
+		return found[name].ID, nil
+	}
+	ids, err := r.walkPath(commit, strings.Join(path, "/"), 0, 1, freeWork)
+	if errors.Is(err, errAskGit) {
+		return "", nil
+	}
+	if err != nil || len(ids) == 0 {
+		return "", err
+	}
+	return ids[0], nil
+}
+
+// changeAt returns a commit as the last change of something.
+func (r *Repository) changeAt(id string) (Change, error) {
+	c, err := r.commit(id)
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{ID: c.ID, Subject: cut(c.Subject(), 200), When: c.Committer.When}, nil
 }
 
 // cut returns a copy of at most limit bytes of a text.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -232,7 +233,7 @@ func TestReal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.walk(allWork); err != nil {
+		if _, err := w.walk(laterWork); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%d trees, %d MiB of work", w.trees, w.work>>20)
@@ -249,6 +250,24 @@ func TestReal(t *testing.T) {
 	timed("last changes of t after a push", func() { changes(head, "t") })
 	timed("the log of a path", func() { _, _, err := s.open(repo).PathLog(head, []string{"t"}, 0, 50); check(t, err) })
 	timed("the log of a rare path", func() { _, _, err := s.open(repo).PathLog(head, []string{"COPYING"}, 0, 50); check(t, err) })
+	past, _, err := s.open(repo).Log(head, 5000, 20)
+	check(t, err)
+	timed("the last commit of diff.c in 20 old commits", func() {
+		r := s.open(repo)
+		for _, id := range past {
+			_, err := r.findLastCommit(id, []string{"diff.c"})
+			check(t, err)
+		}
+	})
+	timed("last changes of the root of 20 old commits, as far as a request walks", func() {
+		r := s.open(repo)
+		for _, id := range past {
+			w, err := r.newWalker(changeKey{id, ""}, nil)
+			check(t, err)
+			_, err = w.walk(quickWork)
+			check(t, err)
+		}
+	})
 	timed("blame of diff.c", func() { _, err := s.open(repo).Blame(head, []string{"diff.c"}); check(t, err) })
 	timed("blame of diff.c again", func() { _, err := s.open(repo).Blame(head, []string{"diff.c"}); check(t, err) })
 	timed("an archive", func() { _, err := s.open(repo).Archive(head, "tar.gz", "git"); check(t, err) })
@@ -256,15 +275,20 @@ func TestReal(t *testing.T) {
 	r := s.open(repo)
 	ids, _, err := r.Log(head, 1000, 200)
 	check(t, err)
+	var each []time.Duration
 	timed("200 commits with their diffs", func() {
 		for _, id := range ids {
+			used := cpu()
 			c, err := r.Commit(id)
 			check(t, err)
 			if _, err := r.CommitDiff(c); err != nil {
 				t.Error(id, err)
 			}
+			each = append(each, cpu()-used)
 		}
 	})
+	slices.Sort(each)
+	t.Logf("a commit with its diff: p50 %v, p90 %v, most %v", each[len(each)/2], each[len(each)*9/10], each[len(each)-1])
 	timed("compare two releases", func() {
 		a, err := r.Named("refs/tags/v2.30.0")
 		check(t, err)
@@ -348,7 +372,7 @@ func TestRuns(t *testing.T) {
 	head := testkit.Git(t, dir, "rev-parse", "main")
 	w, err := o.newWalker(changeKey{head, "dir"}, []string{"dir"})
 	check(t, err)
-	if _, err := w.walk(allWork); err != nil {
+	if _, err := w.walk(laterWork); err != nil {
 		t.Fatal(err)
 	}
 	if w.trees > commits/2 {

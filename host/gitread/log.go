@@ -166,6 +166,8 @@ func (q *dateQueue) add(d dated) {
 	}
 }
 
+func (q *dateQueue) empty() bool { return !q.hasFront && q.rest.Len() == 0 }
+
 // take takes out the first commit. It reports false if there is none.
 func (q *dateQueue) take() (first dated, ok bool) {
 	switch {

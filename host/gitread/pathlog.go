@@ -2,9 +2,11 @@ package gitread
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"strconv"
 	"strings"
 
@@ -12,9 +14,9 @@ import (
 	"talon/internal/recent"
 )
 
-// pathWork bounds the work of a walk along the history of a path, about 10 ms. Its unit is that of a
-// walker. Beyond that git makes the log from the start: for a path that changed seldom it is as fast.
-const pathWork = 3 << 20
+// pathWork bounds the work of a walk along the history of a path, about 60 ms with that of git. Its unit
+// is that of a walker. Beyond that git makes the log from the start.
+const pathWork = 12 << 20
 
 // errAskGit says that git has to make the log of a path.
 var errAskGit = errors.New("the history has no filters for this path, or is too long")
@@ -23,7 +25,7 @@ var errAskGit = errors.New("the history has no filters for this path, or is too 
 // position on, and whether there are more. REQUIRES: the refs of the repository reach the tip.
 func (r *Repository) PathLog(tip string, path []string, from, limit int) (ids []string, more bool, err error) {
 	name := strings.Join(path, "/")
-	ids, err = r.walkPath(tip, name, from, limit+1)
+	ids, err = r.walkPath(tip, name, from, limit+1, pathWork)
 	if errors.Is(err, errAskGit) {
 		ids, err = r.askPathLog(tip, name, from, limit+1)
 	}
@@ -46,11 +48,11 @@ func (r *Repository) askPathLog(tip, name string, from, limit int) (ids []string
 }
 
 // walkPath is git rev-list for a path, by the filters of the commit-graph. It fails with errAskGit
-// where these do not help.
+// where these do not help, and after work of a walker.
 //
 // Git takes commits by date. From a commit that shows nothing for a path it goes on to the first
 // parent that has the same there, and from any other to all parents.
-func (r *Repository) walkPath(tip, name string, from, limit int) (ids []string, err error) {
+func (r *Repository) walkPath(tip, name string, from, limit, maxWork int) (ids []string, err error) {
 	past, err := r.history()
 	if isIndexing(err) {
 		return nil, errAskGit
@@ -63,14 +65,16 @@ func (r *Repository) walkPath(tip, name string, from, limit int) (ids []string, 
 		return nil, fmt.Errorf("%w: no ref reaches %s", ErrNotFound, tip)
 	}
 	key := keyOfPath(name)
-	if key == nil || past.graph == nil || past.graph.layers[0].filterEnds == nil {
+	if name == "" || key == nil || past.graph == nil || past.graph.layers[0].filterEnds == nil {
 		return nil, errAskGit
 	}
 	if err := r.openObjects(); err != nil {
 		return nil, err
 	}
-	w := &pathWalker{repo: r, past: past, name: name, key: key}
-	w.at.Size = walkerIDs
+	w := &pathWalker{repo: r, past: past, key: key}
+	folder, base := path.Split(name)
+	w.folder, w.name = strings.TrimSuffix(folder, "/"), base
+	w.others.Size = walkerIDs
 	seen := make([]uint64, len(past.reached))
 	seen[start/64] |= 1 << (start % 64)
 	q := newDateQueue()
@@ -87,11 +91,16 @@ func (r *Repository) walkPath(tip, name string, from, limit int) (ids []string, 
 				ids = append(ids, past.id(at.n))
 			}
 		}
-		if w.work += costOfCommit / 4; w.work > pathWork {
+		if w.work += costOfCommit / 4; w.work > maxWork {
 			return nil, errAskGit
 		}
 		if err := context.Cause(r.ctx); err != nil {
 			return nil, err
+		}
+		if len(next) == 1 && q.empty() && seen[next[0]/64]&(1<<(next[0]%64)) == 0 {
+			seen[next[0]/64] |= 1 << (next[0] % 64)
+			at = dated{n: next[0]} // no date decides
+			continue
 		}
 		for _, p := range next {
 			if seen[p/64]&(1<<(p%64)) == 0 {
@@ -110,18 +119,23 @@ func (r *Repository) walkPath(tip, name string, from, limit int) (ids []string, 
 
 // pathWalker compares what commits have at a path.
 type pathWalker struct {
-	repo *Repository
-	past *history
-	name string
-	key  pathKey
-	at   recent.Map[uint32, entryID] // by the commit
-	work int
+	repo         *Repository
+	past         *history
+	folder, name string
+	key          pathKey
+	work         int
+
+	// The entries at the path of the commit that the walk came to last, and of others.
+	last      uint32
+	lastEntry pathEntry
+	known     bool // there is a last one
+	others    recent.Map[uint32, pathEntry]
 }
 
-// entryID is what a commit has at a path: an object and its kind, or nothing.
-type entryID struct {
-	id, kind string
-	mode     Mode // 0 if it was not asked for
+// pathEntry is what a commit has at a path. The zero value is nothing.
+type pathEntry struct {
+	id   string
+	mode Mode
 }
 
 // step reports whether the log of the path shows a commit, and where it goes on.
@@ -146,10 +160,7 @@ func (w *pathWalker) step(n uint32, parents []uint32) (shown bool, next []uint32
 func (w *pathWalker) same(n, parent uint32, first bool) (bool, error) {
 	if first && n < w.past.base() {
 		if filter, hashes := w.past.graph.filter(n); filter != nil && !w.key.mayChange(filter, hashes) {
-			// The commit before the next change has what is known here.
-			if e, _, ok := w.at.Get(n); ok {
-				w.at.Add(parent, e, 1)
-			}
+			w.pass(n, parent)
 			return true, nil
 		}
 	}
@@ -158,65 +169,62 @@ func (w *pathWalker) same(n, parent uint32, first bool) (bool, error) {
 		return false, err
 	}
 	there, err := w.entry(parent)
-	if err != nil || here.id != there.id || here.kind != "blob" {
-		return here.id == there.id, err
+	return here == there, err
+}
+
+// pass notes that a parent has the same as a commit, if it is known what that has.
+func (w *pathWalker) pass(n, parent uint32) {
+	if w.known && w.last == n {
+		w.last = parent
+	} else if e, _, ok := w.others.Get(n); ok {
+		w.note(parent, e)
 	}
-	// Only the modes may differ.
-	x, err := w.mode(n, here)
-	if err != nil {
-		return false, err
+}
+
+// note notes what the last commit has.
+func (w *pathWalker) note(n uint32, e pathEntry) {
+	if w.known && w.last != n {
+		w.others.Add(w.last, w.lastEntry, 1)
 	}
-	y, err := w.mode(parent, there)
-	return x == y, err
+	w.last, w.lastEntry, w.known = n, e, true
 }
 
 // entry returns what a commit has at the path.
-func (w *pathWalker) entry(n uint32) (e entryID, err error) {
-	e, aging, ok := w.at.Get(n)
+func (w *pathWalker) entry(n uint32) (pathEntry, error) {
+	if w.known && w.last == n {
+		return w.lastEntry, nil
+	}
+	e, _, ok := w.others.Get(n)
 	if !ok {
-		w.work += costOfCompare
-		root := w.past.tree(n)
-		e.id, e.kind, err = w.repo.objects.InfoAt(root, w.name)
-		switch {
-		case errors.Is(err, gitrepo.ErrPath):
-			return e, errAskGit
-		case errors.Is(err, gitrepo.ErrNoObject):
-			// A submodule has no object here.
-			var mode Mode
-			if mode, err = w.modeBelow(root); err == nil && mode != 0 {
-				err = errAskGit
-			}
-			e = entryID{}
-		}
-		if err != nil {
+		var err error
+		if e, err = w.read(w.past.tree(n)); err != nil {
 			return e, err
 		}
 	}
-	if !ok || aging {
-		w.at.Add(n, e, 1)
-	}
+	w.note(n, e)
 	return e, nil
 }
 
-// mode returns the mode of the entry that a commit has at the path.
-func (w *pathWalker) mode(n uint32, e entryID) (Mode, error) {
-	if e.mode != 0 {
-		return e.mode, nil
-	}
-	var err error
-	if e.mode, err = w.modeBelow(w.past.tree(n)); err != nil {
-		return 0, err
-	}
-	w.at.Add(n, e, 1)
-	return e.mode, nil
-}
-
-// modeBelow returns the mode of what is at the path below a root tree, 0 for nothing.
-func (w *pathWalker) modeBelow(root string) (Mode, error) {
+// read returns what is at the path below a root tree. One question is for the folder, which has the
+// mode as well.
+func (w *pathWalker) read(root string) (e pathEntry, err error) {
 	w.work += costOfCompare
-	at, err := w.repo.at(root, strings.Split(w.name, "/"), func(string) error { return nil })
-	if errors.Is(err, ErrNotFound) {
-		return 0, nil
+	kind, raw := "", []byte(nil)
+	if w.folder == "" {
+		kind, raw, err = w.repo.objects.Object(root, maxTreeBytes)
+	} else {
+		_, kind, raw, err = w.repo.objects.ObjectAt(root, w.folder, maxTreeBytes)
 	}
-	return at.Mode, err
+	switch {
+	case errors.Is(err, gitrepo.ErrPath), errors.Is(err, ErrTooLarge):
+		return e, errAskGit
+	case errors.Is(err, gitrepo.ErrNoObject):
+		return e, nil // no folder, or a submodule
+	case err != nil || kind != "tree":
+		return e, err
+	}
+	if found, ok := entryOf(raw, w.name, len(root)/2); ok {
+		e = pathEntry{hex.EncodeToString(found.id), found.canonicalMode()}
+	}
+	return e, nil
 }

@@ -27,13 +27,16 @@ func TestPathLog(t *testing.T) {
 				if err != nil || more || strings.Join(got, " ") != strings.Join(want, " ") {
 					t.Errorf("%s of %s has %d commits, git has %d: %v", rev, name, len(got), len(want), err)
 				}
+				if last, err := r.LastCommit(commit, path); err != nil || len(want) > 0 && last != want[0] || len(want) == 0 && last != "" {
+					t.Errorf("%s of %s was changed last by %q: %v", rev, name, last, err)
+				}
 				if len(want) > 3 {
 					got, more, err = r.PathLog(commit, path, 1, 2)
 					if err != nil || !more || strings.Join(got, " ") != strings.Join(want[1:3], " ") {
 						t.Errorf("%s of %s: a page differs: %v", rev, name, err)
 					}
 				}
-				_, err = r.walkPath(commit, name, 0, 1000)
+				_, err = r.walkPath(commit, name, 0, 1000, pathWork)
 				if err == nil {
 					walked++
 				} else if !errors.Is(err, errAskGit) {

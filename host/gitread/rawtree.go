@@ -36,22 +36,27 @@ func (e rawEntry) canonicalMode() Mode {
 	return Mode(m).canonical()
 }
 
-// subtree returns the id of the folder that a tree has under a name, "" if there is none.
-func subtree(raw []byte, name string, idBytes int) string {
+// entryOf returns the entry that a tree has under a name.
+func entryOf(raw []byte, name string, idBytes int) (e rawEntry, ok bool) {
 	for len(raw) > 0 {
-		e, ok := cutEntry(raw, idBytes)
-		if !ok {
-			return ""
+		if e, ok = cutEntry(raw, idBytes); !ok {
+			break
 		}
 		if string(e.name) == name {
-			if e.canonicalMode() != ModeTree {
-				return ""
-			}
-			return hex.EncodeToString(e.id)
+			return e, true
 		}
 		raw = raw[e.size:]
 	}
-	return ""
+	return rawEntry{}, false
+}
+
+// subtree returns the id of the folder that a tree has under a name, "" if there is none.
+func subtree(raw []byte, name string, idBytes int) string {
+	e, ok := entryOf(raw, name, idBytes)
+	if !ok || e.canonicalMode() != ModeTree {
+		return ""
+	}
+	return hex.EncodeToString(e.id)
 }
 
 // differences returns the names whose entries differ in two trees. It skips what is the same in both

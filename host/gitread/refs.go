@@ -111,15 +111,15 @@ func (r *Repository) Named(name string) (Target, error) {
 // shortest name of a ref counts. It fails with ErrNotFound, or with a *TakenDown if the operator has
 // taken the commit or the tag down.
 func (r *Repository) Resolve(segments []string) (t Target, rest []string, err error) {
-	t, rest, err = r.resolveAny(segments)
+	t, rest, err = r.resolveUnchecked(segments)
 	if err == nil {
 		err = errors.Join(r.check(t.Commit), r.check(t.Tag))
 	}
 	return t, rest, err
 }
 
-// resolveAny is Resolve, also of what the operator has taken down.
-func (r *Repository) resolveAny(segments []string) (t Target, rest []string, err error) {
+// resolveUnchecked is Resolve, also of what the operator has taken down.
+func (r *Repository) resolveUnchecked(segments []string) (t Target, rest []string, err error) {
 	if len(segments) == 0 || segments[0] == "" {
 		return Target{}, nil, fmt.Errorf("%w: no ref", ErrNotFound)
 	}

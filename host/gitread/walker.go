@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path"
 	"strings"
 
@@ -26,7 +25,7 @@ type walker struct {
 	folder []string
 
 	entries   []Entry
-	keys      []pathKey // of the filters; made when first asked for
+	keys      []pathKey // of the entries, for the filters
 	within    []pathKey // of the folder and those above
 	queue     *walkQueue
 	at        map[uint32][]int32 // the entries whose chains have come to a commit
@@ -49,7 +48,6 @@ const (
 	costOfCommit  = 1 << 10
 	costOfEntry   = 16 // to ask the filter of a commit for it
 	costOfCompare = 16 << 10
-	allWork       = math.MaxInt
 )
 
 // Sizes of what a walker remembers: side branches take turns with each other.
@@ -212,7 +210,11 @@ func (w *walker) walk(maxWork int) (done bool, err error) {
 		} else {
 			err = w.endRun(n, end, entries, suspects)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrTooLarge):
+			// The folder was too large once. Chains that come there have no end, the others go on.
+			w.work += maxTreeBytes
+		case err != nil:
 			return false, err
 		}
 		if w.work += costOfCommit; w.work > maxWork {
@@ -385,11 +387,14 @@ func (w *walker) changes() (Changes, error) {
 		}
 		change, ok := made[n]
 		if !ok {
-			c, err := w.repo.commit(w.past.id(n))
+			var err error
+			change, err = w.repo.changeAt(w.past.id(n))
+			if errors.Is(err, ErrTooLarge) {
+				continue
+			}
 			if err != nil {
 				return nil, err
 			}
-			change = Change{ID: c.ID, Subject: cut(c.Subject(), 200), When: c.Committer.When}
 			made[n] = change
 		}
 		found[name] = change

@@ -111,6 +111,7 @@ type Live struct {
 	Off    bool    `key:"off" doc:"no new events are sent"`
 	Lost   float64 `key:"lost" max:"1" doc:"share of new events that a subscriber is not sent"`
 	DelayS float64 `key:"delay-s" max:"86400" doc:"seconds until a new event is sent"`
+	Older  bool    `key:"older-alone" doc:"a REQ that comes while a new event waits for delay-s is not sent this event"`
 	Adds   bool    `key:"same-id-adds" doc:"a REQ with the id of an open one does not replace it"`
 	Twice  bool    `key:"repeats" doc:"a subscription with two filters that match gets an event twice"`
 }

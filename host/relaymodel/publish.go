@@ -99,14 +99,16 @@ func (r *Relay) accept(e *host.Event) {
 		return
 	}
 	if wait := millis(r.profile.Live.DelayS); wait > 0 {
-		r.clock.After(wait, func() { r.sendLive(e) })
+		before := r.subscribed
+		r.clock.After(wait, func() { r.sendLive(e, before) })
 		return
 	}
-	r.sendLive(e)
+	r.sendLive(e, r.subscribed)
 }
 
-// sendLive sends a new event to the subscriptions that it matches.
-func (r *Relay) sendLive(e *host.Event) {
+// sendLive sends a new event to the subscriptions that it matches. before is how many had been opened
+// when it came.
+func (r *Relay) sendLive(e *host.Event, before uint64) {
 	p := r.profile
 	if p.Lies.Omits > 0 && r.draw(drawOmitted, e.ID) < p.Lies.Omits {
 		return
@@ -120,6 +122,9 @@ func (r *Relay) sendLive(e *host.Event) {
 			continue
 		}
 		for _, s := range c.subs {
+			if p.Live.Older && s.number > before {
+				continue
+			}
 			n := s.matches(e)
 			if n > 1 && !p.Live.Twice {
 				n = 1

@@ -69,15 +69,17 @@ type Relay struct {
 	away    int             // status of an outage that [Relay.SetAway] began; -1: none
 	outages []*Outage       // of the profile that have begun
 
-	conns    []*conn // in the order of their ids
-	opened   uint64
-	rounds   uint64 // of what is drawn without an event
-	doors    map[netip.Addr]*bucket
-	deleted  map[host.ID]host.PubKey
-	erased   map[host.Address]int64
-	expiries heap.Heap[expiry] // of stored events
-	stats    Stats
-	out      []Effect
+	conns  []*conn // in the order of their ids
+	opened uint64
+	// subscribed is how many subscriptions were opened.
+	subscribed uint64
+	rounds     uint64 // of what is drawn without an event
+	doors      map[netip.Addr]*bucket
+	deleted    map[host.ID]host.PubKey
+	erased     map[host.Address]int64
+	expiries   heap.Heap[expiry] // of stored events
+	stats      Stats
+	out        []Effect
 }
 
 // conn is one connection of a client.

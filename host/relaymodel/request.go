@@ -15,6 +15,7 @@ type subscription struct {
 	id      string
 	text    string // the whole message
 	filters []host.Filter
+	number  uint64 // of all that the relay has opened
 }
 
 // matches returns how many of its filters an event matches.
@@ -73,7 +74,8 @@ func (r *Relay) request(c *conn, m *wire.Message, frame []byte) {
 	case p.Answer.ClosedByFound && allFound(m.Filters, len(a.events)):
 		a.last = func() { r.send(c, wire.AppendClosed(nil, m.SubID, "")) }
 	default:
-		c.subs = append(c.subs, &subscription{m.SubID, string(frame), m.Filters})
+		r.subscribed++
+		c.subs = append(c.subs, &subscription{m.SubID, string(frame), m.Filters, r.subscribed})
 	}
 	c.answers = append(c.answers, a)
 	switch {

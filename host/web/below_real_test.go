@@ -21,29 +21,34 @@ import (
 	"talon/internal/testkit"
 )
 
-// realPages are the pages that are measured, with the paths that others have for them. HEAD becomes the
-// id of the last commit.
-var realPages = []struct{ path, cgit, gitea string }{
-	{"", "/", ""},
-	{"/tree/master", "/tree/", "/src/branch/master"},
-	{"/tree/master/t", "/tree/t", "/src/branch/master/t"},
-	{"/blob/master/diff.c", "/tree/diff.c", "/src/branch/master/diff.c"},
-	{"/blob/master/strbuf.c", "/tree/strbuf.c", "/src/branch/master/strbuf.c"},
-	{"/raw/master/diff.c", "/plain/diff.c", "/raw/branch/master/diff.c"},
-	{"/log/master", "/log/", "/commits/branch/master"},
-	{"/log/HEAD?from=80000", "/log/?ofs=80000", "/commits/branch/master?page=1601"},
-	{"/log/master/t", "/log/t", "/commits/branch/master/t"},
-	{"/log/master/COPYING", "/log/COPYING", "/commits/branch/master/COPYING"},
-	{"/commit/HEAD", "/commit/?id=HEAD", "/commit/HEAD"},
-	{"/compare/v2.50.0...v2.50.1", "/diff/?id=v2.50.1&id2=v2.50.0", "/compare/v2.50.0...v2.50.1"},
-	{"/refs", "/refs/", "/tags"},
-	{"/blame/master/strbuf.c", "/blame/strbuf.c", "/blame/branch/master/strbuf.c"},
-	{"/archive/master.tar.gz", "/snapshot/git-master.tar.gz", "/archive/master.tar.gz"},
+// realPages are the pages that are measured, with the paths that others have for them, and the commands of
+// soft-serve. HEAD becomes the id of the last commit.
+var realPages = []struct{ path, cgit, gitea, soft string }{
+	{"", "/", "", ""},
+	{"/tree/master", "/tree/", "/src/branch/master", "tree git"},
+	{"/tree/master/t", "/tree/t", "/src/branch/master/t", "tree git t"},
+	{"/blob/master/diff.c", "/tree/diff.c", "/src/branch/master/diff.c", "blob --color git diff.c"},
+	{"/blob/master/strbuf.c", "/tree/strbuf.c", "/src/branch/master/strbuf.c", "blob --color git strbuf.c"},
+	{"/raw/master/diff.c", "/plain/diff.c", "/raw/branch/master/diff.c", "blob git diff.c"},
+	{"/log/master", "/log/", "/commits/branch/master", ""},
+	{"/log/HEAD?from=80000", "/log/?ofs=80000", "/commits/branch/master?page=1601", ""},
+	{"/log/master/t", "/log/t", "/commits/branch/master/t", ""},
+	{"/log/master/COPYING", "/log/COPYING", "/commits/branch/master/COPYING", ""},
+	{"/commit/HEAD", "/commit/?id=HEAD", "/commit/HEAD", "commit git HEAD"},
+	{"/compare/v2.50.0...v2.50.1", "/diff/?id=v2.50.1&id2=v2.50.0", "/compare/v2.50.0...v2.50.1", ""},
+	{"/refs", "/refs/", "/tags", "tag list git"},
+	{"/blame/master/strbuf.c", "/blame/strbuf.c", "/blame/branch/master/strbuf.c", ""},
+	{"/grep/master?q=oid_to_hex", "", "/search?q=oid_to_hex", ""},
+	{"/issues", "", "/issues", ""},
+	{"/log.atom", "/atom/?h=master", "/atom/branch/master", ""},
+	{"/archive/master.tar.gz", "/snapshot/git-master.tar.gz", "/archive/master.tar.gz", ""},
 }
 
 // TestRealPages measures pages of the repository that TALON_CODE_REPO names: git's own, with its
 // objects in packs. It also measures those of cgit where that is installed, and those of a Gitea that
-// runs and has the repository: TALON_CODE_GITEA is its process and the URL of its page, "PID URL".
+// runs and has the repository: TALON_CODE_GITEA is its process and the URL of its page, "PID URL". It
+// measures commands of a soft-serve that has the repository "git": TALON_CODE_SOFT is its process and
+// how to reach it, "PID ssh -p 23231 localhost".
 func TestRealPages(t *testing.T) {
 	source := os.Getenv("TALON_CODE_REPO")
 	if source == "" {
@@ -71,6 +76,7 @@ func TestRealPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Git(t, repo.Dir(), "pack-refs", "--all")
+	testkit.Git(t, repo.Dir(), "symbolic-ref", "HEAD", "refs/heads/master")
 	unlock, err := repo.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +91,8 @@ func TestRealPages(t *testing.T) {
 	base := "/" + npub("owl") + "/nest"
 	head := testkit.Git(t, repo.Dir(), "rev-parse", "refs/heads/master")
 	cgit := cgitOf(t, repo.Dir())
-	gitea := giteaOf(t)
-	t.Logf("ms of CPU: Talon, first and then warm; cgit; Gitea, first and then warm")
+	gitea, soft := giteaOf(t), softOf(t)
+	t.Logf("ms of CPU: Talon, first and then warm; cgit; Gitea, first and then warm; soft-serve, the same")
 	for _, page := range realPages {
 		ask := func() int {
 			got := w.raw(base + strings.ReplaceAll(page.path, "HEAD", head))
@@ -106,10 +112,12 @@ func TestRealPages(t *testing.T) {
 		runtime.GC()
 		used = ownTime()
 		for range n {
+			w.Handler.cache = newCache() // of whole pages, which lasts for seconds
 			ask()
 		}
 		warm := (ownTime() - used) / n
-		t.Logf("%8.1f %8.1f %8s %18s  %s, %d bytes", ms(first), ms(warm), cgit(strings.ReplaceAll(page.cgit, "HEAD", head)), gitea(strings.ReplaceAll(page.gitea, "HEAD", head)), cmp.Or(page.path, "first page"), size)
+		named := func(path string) string { return strings.ReplaceAll(path, "HEAD", head) }
+		t.Logf("%8.1f %8.1f %8s %18s %12s  %s, %d bytes", ms(first), ms(warm), cgit(named(page.cgit)), gitea(named(page.gitea)), soft(named(page.soft)), cmp.Or(page.path, "first page"), size)
 	}
 }
 
@@ -124,6 +132,9 @@ func cgitOf(t *testing.T, dir string) func(path string) string {
 	config := filepath.Join(t.TempDir(), "cgitrc")
 	write(t, config, "cache-size=0\nenable-blame=1\nsnapshots=tar.gz\nrepo.url=git\nrepo.path="+dir+"\nrepo.defbranch=master\n")
 	return func(path string) string {
+		if path == "" {
+			return "-"
+		}
 		path, query, _ := strings.Cut(path, "?")
 		cmd := exec.Command(program)
 		cmd.Env = append(os.Environ(), "CGIT_CONFIG="+config, "PATH_INFO=/git"+path, "QUERY_STRING="+query, "REQUEST_METHOD=GET")
@@ -147,6 +158,45 @@ func giteaOf(t *testing.T) func(path string) string {
 	if !ok {
 		return func(string) string { return "-" }
 	}
+	return func(path string) string {
+		return measureOther(t, pid, func() error {
+			resp, err := http.Get(url + path)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				return fmt.Errorf("Gitea: %s: %s", path, resp.Status)
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			return err
+		})
+	}
+}
+
+// softOf returns a function that measures a command of soft-serve about a repository.
+func softOf(t *testing.T) func(command string) string {
+	pid, ssh, ok := strings.Cut(os.Getenv("TALON_CODE_SOFT"), " ")
+	return func(command string) string {
+		if !ok || command == "" {
+			return "-"
+		}
+		return measureOther(t, pid, func() error {
+			words := append(strings.Fields(ssh), "repo", command)
+			out, err := exec.Command(words[0], words[1:]...).Output()
+			if err == nil && len(out) == 0 {
+				err = errors.New("it says nothing")
+			}
+			if err != nil {
+				return fmt.Errorf("soft-serve: %s: %w", command, err)
+			}
+			return nil
+		})
+	}
+}
+
+// measureOther measures the processor time that a question takes another program, first and then warm.
+func measureOther(t *testing.T, pid string, ask func() error) string {
 	used := func() (sum time.Duration) {
 		text, _ := os.ReadFile("/proc/" + pid + "/stat")
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
@@ -156,33 +206,19 @@ func giteaOf(t *testing.T) func(path string) string {
 		}
 		return sum
 	}
-	ask := func(path string) error {
-		resp, err := http.Get(url + path)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return errors.New(resp.Status)
-		}
-		_, err = io.Copy(io.Discard, resp.Body)
-		return err
+	before := used()
+	if err := ask(); err != nil {
+		t.Log(err)
+		return "-"
 	}
-	return func(path string) string {
-		before := used()
-		if err := ask(path); err != nil {
-			t.Logf("Gitea: %s: %v", path, err)
-			return "-"
-		}
-		time.Sleep(2 * time.Second) // what it leaves for later
-		first := used() - before
-		const n = 10
-		before = used()
-		for range n {
-			_ = ask(path)
-		}
-		return fmt.Sprintf("%.0f %.0f", ms(first), ms((used()-before)/n))
+	time.Sleep(2 * time.Second) // what it leaves for later
+	first := used() - before
+	const n = 10
+	before = used()
+	for range n {
+		_ = ask()
 	}
+	return fmt.Sprintf("%.0f %.0f", ms(first), ms((used()-before)/n))
 }
 
 // ownTime returns the processor time of this process and of those that it has waited for.

@@ -124,6 +124,11 @@ func TestTreeAndBlob(t *testing.T) {
 	if !strings.Contains(marked.Body.String(), `class="l m" id="L1"`) {
 		t.Error("the line is not marked")
 	}
+	for _, href := range []string{base + "/blame/main/src/main.c#L1", base + "/blob/" + id + "/src/main.c?l=1#L1"} {
+		if !strings.Contains(marked.Body.String(), `href="`+href+`"`) {
+			t.Errorf("the page of a line does not lead to %s", href)
+		}
+	}
 	for _, path := range []string{
 		"/tree/nothing", "/tree/main/nothing", "/blob/main/README/x", "/blob/main/%2e%2e/README", "/blob/main/../README", "/tree/" + strings.Repeat("0", 40), "/raw/main/src",
 		"/tree/main//src", "/blob/main/a%00b", "/tree/refs/heads", "/nothing/main", "/blob/main%2FREADME", "/tree/" + id[:5],

@@ -371,6 +371,7 @@ func TestLinksOfMessages(t *testing.T) {
 			t.Errorf("the commit does not lead to %s: %v", want, page.hrefs())
 		}
 	}
+	page.has(t, "Closes Cold.", "Of Moss., not nevent") // titles, if they are here
 	page.has(t, "<script>alert(1)</script> javascript:alert(1) https:// xhttps://no.example", "nostr:nevent1x;")
 	page.tame(t)
 	for _, href := range page.hrefs() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"html/template"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ const (
 type texts struct {
 	person func(host.PubKey) person
 	here   map[host.Address]bool // repositories that texts name, and whether they are here
-	events map[host.ID]string    // paths of the pages of issues, pull requests and patches that texts name
+	events map[host.ID]link      // pages of issues, pull requests and patches that texts name, with their titles
 	steps  int
 }
 
@@ -60,7 +61,7 @@ func (h *Handler) texts(ctx context.Context, profiles map[host.PubKey]person, co
 		}
 		return person{Npub: nip19.EncodeNpub(key)}
 	}
-	t := &texts{person: named, here: make(map[host.Address]bool), events: make(map[host.ID]string), steps: maxSteps}
+	t := &texts{person: named, here: make(map[host.Address]bool), events: make(map[host.ID]link), steps: maxSteps}
 	var ids []host.ID
 	for _, content := range contents {
 		for _, code := range markdown.Mentions(content, maxMentions) {
@@ -110,7 +111,8 @@ func (h *Handler) findEvents(ctx context.Context, t *texts, ids []host.ID) error
 				return false
 			}
 			if here {
-				t.events[e.ID] = basePath(grasp.Repo{PubKey: grasp.PubKey(a.PubKey), Identifier: strings.Clone(a.D)}) + "/" + sections[i].Name + "/" + e.ID.String()
+				path := basePath(grasp.Repo{PubKey: grasp.PubKey(a.PubKey), Identifier: strings.Clone(a.D)}) + "/" + sections[i].Name + "/" + e.ID.String()
+				t.events[e.ID] = link{Text: titleOf(e), Href: template.URL(path)}
 				break
 			}
 		}
@@ -143,7 +145,8 @@ func (t *texts) mention(code string) (label, href string) {
 		return orElse(identifier(a.D), shortKey(code)), "nostr:" + code
 	}
 	if id, err := nip19.ParseEventID(code); err == nil {
-		return shortKey(code), cmp.Or(t.events[id], "nostr:"+code)
+		named := t.events[id]
+		return orElse(named.Text, shortKey(code)), cmp.Or(string(named.Href), "nostr:"+code)
 	}
 	return "nostr:" + code, ""
 }

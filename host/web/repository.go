@@ -66,6 +66,7 @@ func (p serviceURLs) of(r grasp.Repo) repoURL {
 type repository struct {
 	repoURL
 	Name        string
+	By          person // the owner
 	Description string
 	Archived    bool
 	Links       []link   // pages of the project
@@ -225,7 +226,7 @@ func (r reader) loadRepository(ctx context.Context, v *repository, repo grasp.Re
 	}
 	named := maintainers[:min(len(maintainers), maxPersons)]
 	v.Others = len(maintainers) - len(named)
-	keys := slices.Concat(host.PubKeys(named), authorsOf(shown))
+	keys := append(slices.Concat(host.PubKeys(named), authorsOf(shown)), host.PubKey(repo.PubKey))
 	if state != nil {
 		keys = append(keys, host.PubKey(state.PubKey))
 	}
@@ -237,6 +238,7 @@ func (r reader) loadRepository(ctx context.Context, v *repository, repo grasp.Re
 		m := momentOf(*state)
 		v.State, v.Signer = &m, people[host.PubKey(state.PubKey)]
 	}
+	v.By = people[host.PubKey(repo.PubKey)]
 	for _, key := range named {
 		v.Maintainers = append(v.Maintainers, people[key])
 	}

@@ -148,6 +148,9 @@ func (s *mirror) credit(in strategy.Input) {
 	if e.CreatedAt < in.Now()/1000-newsAge {
 		return
 	}
+	if first.compared >= first.metAt && first.state == idle && first.peer != nil && first.peer.Quiet() {
+		first.alone.first++ // it came live
+	}
 	for it := e.Repositories(); it.Next(); {
 		repo, ok := s.Index.Repo(it.Text())
 		if !ok {
@@ -176,9 +179,48 @@ func (s *mirror) repeats(in strategy.Input) {
 	e := in.Repeats()
 	if n, ok := s.Index.Find(e.Relay); ok {
 		r := s.at(n)
-		r.twice += int(min(e.Events, maxRepeats))
+		events := int(min(e.Events, maxRepeats))
+		r.twice += events
+		s.repeated += events
+		r.alone.own += events
 		s.weighUp(r)
+		r.alone.turn(s.repeated)
 	}
+}
+
+// alone says whether a relay has live events that no other relay has. Each event that it delivers first,
+// and that another relay has as well, is a repeat there. So it has some alone if it delivers more events
+// first than all others repeat. It may itself repeat any number of events: a relay that syncs itself
+// repeats all that the others have.
+type alone struct {
+	first  int // events that it delivered first
+	before int // of them, those up to its latest report: the others have reported theirs since
+	own    int // repeats of its own
+	base   int // repeats of all others that do not count any more
+}
+
+// others returns the repeats of other relays, of all repeats.
+func (a *alone) others(repeated int) int { return repeated - a.own - a.base }
+
+// turn begins the time until the next report. Old events count less.
+func (a *alone) turn(repeated int) {
+	if others := a.others(repeated); a.first+others > maxAlone {
+		a.base += others - others/2
+		a.first /= 2
+	}
+	a.before = a.first
+}
+
+const (
+	maxAlone  = 256             // events that are remembered
+	aloneTime = strategy.Minute // in which a relay without rivals shows whether it has events alone
+)
+
+// hasAlone reports whether a relay may have live events alone. If no other relay repeats
+// anything, it has some time to show one.
+func (s *mirror) hasAlone(r *relay) bool {
+	others := r.alone.others(s.repeated)
+	return r.alone.before > others || others == 0 && s.Now() < r.heardAt+aloneTime
 }
 
 // maxRepeats is how many events of one report count.

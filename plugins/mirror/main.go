@@ -44,6 +44,8 @@ type mirror struct {
 	lacked  int   // events that were here and not there, in these
 	ended   int   // one more than turns so far
 	cover   cover
+
+	repeated int // live events that relays delivered after others
 }
 
 func (s *mirror) Configure(cfg strategy.Config) error {
@@ -75,7 +77,7 @@ func (s *mirror) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.Init:
 		if in.Init().First() {
 			s.relays, s.changed, s.queue, s.running, s.ended, s.cover = nil, nil, nil, nil, 1, cover{}
-			s.came, s.lacked = 0, 0
+			s.came, s.lacked, s.repeated = 0, 0, 0
 		}
 	case strategy.LocalEvent:
 		s.note(in)

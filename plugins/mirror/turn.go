@@ -57,6 +57,7 @@ type relay struct {
 	heardAt int64 // since when it is listened to for all that it may have
 	twice   int   // events that others delivered first since then
 	returns uint  // times that it was spared, and had what the others had not
+	alone   alone
 }
 
 type state uint8
@@ -466,6 +467,9 @@ func (s *mirror) weighUp(r *relay) {
 	}
 	if s.lacked > s.came/8 && (r.won > 0 || r.lost < maxTrials/2) {
 		return // copies are not everywhere, and it has some that others have not, or sooner
+	}
+	if s.hasAlone(r) {
+		return
 	}
 	heard := max(s.Now()-r.heardAt, strategy.Minute)
 	worth := func(cost int64) bool {

@@ -10,6 +10,7 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"slices"
 )
@@ -34,11 +35,15 @@ type Attack struct {
 	// Twice are operations whose p99 may be twice as high as alone at most, whatever that is.
 	Twice []string
 
+	// Rounds is how often the phases alternate, so that other work of the machine is in both of
+	// them. 0 means that the attack comes once, after the phase alone.
+	Rounds int
+
 	// Prepare makes what the attack sends.
 	Prepare func(ctx context.Context, t *Target, count int) (Run, error)
 }
 
-// Run attacks until the context ends.
+// Run attacks until the context ends. It is called once for each round.
 type Run func(ctx context.Context) Outcome
 
 // Outcome is what the attackers saw.
@@ -49,6 +54,21 @@ type Outcome struct {
 
 // Figures are counts by name.
 type Figures map[string]int64
+
+// add adds the outcome of another round.
+func (o *Outcome) add(other Outcome) {
+	if o.Figures == nil {
+		o.Figures = Figures{}
+	}
+	for name, n := range other.Figures {
+		if name == figureOpen || name == figurePeak {
+			o.Figures[name] = max(o.Figures[name], n)
+		} else {
+			o.Figures[name] += n
+		}
+	}
+	o.Said = cmp.Or(o.Said, other.Said)
+}
 
 // All returns the attacks in the order in which they run.
 func All() []Attack {

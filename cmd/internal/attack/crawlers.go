@@ -19,7 +19,7 @@ func crawlers() []Attack {
 	return []Attack{{
 		Name: "crawlers", Text: "crawlers ask for blame, comparisons and commits of all history, each from a network of its own",
 		Count: 200, Unit: "crawlers", Disk: 512 << 20, // the history itself
-		Twice: []string{opPublish, opPage, opClone}, Prepare: prepareCrawlers,
+		Twice: []string{opPublish, opPage, opClone}, Rounds: 8, Prepare: prepareCrawlers,
 	}}
 }
 
@@ -57,7 +57,9 @@ func prepareCrawlers(ctx context.Context, t *Target, count int) (Run, error) {
 	if err := t.found(ctx, p, "history", attacker(0), dir, h.commits[0]); err != nil {
 		return nil, err
 	}
+	round := uint64(0)
 	return func(ctx context.Context) Outcome {
+		round++ // so that each asks for other pages
 		client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 			MaxIdleConnsPerHost: count, DialContext: (&net.Dialer{Timeout: dialTime}).DialContext,
 		}}
@@ -65,7 +67,7 @@ func prepareCrawlers(ctx context.Context, t *Target, count int) (Run, error) {
 		answers, said := Figures{}, ""
 		f := holdAll(ctx, count, func(ctx context.Context, i int, opened func()) error {
 			opened()
-			random := rand.New(rand.NewPCG(1, uint64(i)))
+			random := rand.New(rand.NewPCG(round, uint64(i)))
 			for ctx.Err() == nil {
 				kind, url := h.url(random)
 				status, _, err := get(ctx, client, t.url(url), attacker(i))

@@ -33,8 +33,8 @@ type Crew struct {
 	Target Target
 }
 
-// Play is the process of the attackers. It prepares, writes a line, waits for a line, and
-// attacks until its input ends. Its last line is the outcome, in JSON.
+// Play is the process of the attackers. It prepares and writes a line. Then it reads lines: one begins
+// an attack, the next or the end of the input ends it. Its last line is the outcome, in JSON.
 func Play(text string, in io.Reader, out io.Writer) error {
 	var c Crew
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -51,16 +51,16 @@ func Play(text string, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("prepare %s: %w", a.Name, err)
 		}
 		fmt.Fprintln(out, "ready")
-		lines := bufio.NewScanner(in)
-		if !lines.Scan() {
-			return nil
+		var sum Outcome
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			attacking, stop := context.WithCancel(ctx)
+			ended := make(chan Outcome, 1)
+			go func() { ended <- run(attacking) }()
+			lines.Scan()
+			stop()
+			sum.add(<-ended)
 		}
-		go func() {
-			for lines.Scan() {
-			}
-			cancel()
-		}()
-		return json.NewEncoder(out).Encode(run(ctx))
+		return json.NewEncoder(out).Encode(sum)
 	}
 	return fmt.Errorf("there is no attack %q", c.Name)
 }
@@ -99,9 +99,11 @@ func startCrew(o *Options, c Crew) (*crew, error) {
 	return p, nil
 }
 
-func (p *crew) attack() { _, _ = io.WriteString(p.in, "go\n") }
+// attack begins an attack, and rest ends it until the next.
+func (p *crew) attack() { _, _ = io.WriteString(p.in, "attack\n") }
+func (p *crew) rest()   { _, _ = io.WriteString(p.in, "rest\n") }
 
-// stop ends the attack.
+// stop ends the process.
 func (p *crew) stop() (o Outcome) {
 	_ = p.in.Close()
 	kill := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
@@ -114,6 +116,9 @@ func (p *crew) stop() (o Outcome) {
 }
 
 const (
+	// restTime is how long attackers rest before honest people are measured alone again.
+	restTime = 2 * time.Second
+
 	// settle is how long a server may take until its disk, memory and processes are level.
 	settle = 20 * time.Second
 
@@ -163,25 +168,27 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	defer p.stop()
 
 	r := &Result{Name: a.Name, Text: a.Text, Count: a.Count, Unit: a.Unit, Operations: map[string]Operation{}, LoadAlone: load()}
-	used := measureProcessor(s.cmd.Process.Pid, p.cmd.Process.Pid)
-	r.alone = b.run(ctx, o.Alone)
-	r.ProcessorAlone = used()
-	r.Before, r.Load = s.usage(), load()
-	r.Peak = r.Before
-	watched, cancel := context.WithCancel(ctx)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		for ; watched.Err() == nil && s.alive(); pause(watched, 2*time.Second) {
-			r.Peak.max(s.usage())
+	r.alone, r.under = newSamples(), newSamples()
+	rounds := max(1, a.Rounds)
+	for round := range rounds {
+		used := measureProcessor(s.cmd.Process.Pid, p.cmd.Process.Pid)
+		r.alone.addAll(b.run(ctx, o.Alone/time.Duration(rounds)))
+		r.ProcessorAlone.add(used(), rounds)
+		if round == 0 {
+			r.Before, r.Load = s.usage(), load()
+			r.Peak = r.Before
 		}
-	}()
-	used = measureProcessor(s.cmd.Process.Pid, p.cmd.Process.Pid)
-	p.attack()
-	r.under = b.run(ctx, o.Phase)
-	r.Processor = used()
-	cancel()
-	<-watching
+		used = measureProcessor(s.cmd.Process.Pid, p.cmd.Process.Pid)
+		unwatch := r.watch(ctx, s)
+		p.attack()
+		r.under.addAll(b.run(ctx, o.Phase/time.Duration(rounds)))
+		r.Processor.add(used(), rounds)
+		unwatch()
+		if round < rounds-1 {
+			p.rest()
+			pause(ctx, restTime)
+		}
+	}
 	r.Outcome = p.stop()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -192,6 +199,19 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 	}
 	r.attack = &a
 	return r, nil
+}
+
+// watch notes the most that the server uses of the machine until unwatch is called.
+func (r *Result) watch(ctx context.Context, s *server) (unwatch func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ; ctx.Err() == nil && s.alive(); pause(ctx, 2*time.Second) {
+			r.Peak.max(s.usage())
+		}
+	}()
+	return func() { cancel(); <-ended }
 }
 
 func (a *Attack) disk() int64 {

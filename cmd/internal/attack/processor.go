@@ -21,6 +21,12 @@ type Processor struct {
 	Others float64 `json:"others"`
 }
 
+// add adds the time of one of a number of rounds.
+func (p *Processor) add(other Processor, rounds int) {
+	p.Server, p.Attackers, p.Honest = p.Server+other.Server, p.Attackers+other.Attackers, p.Honest+other.Honest
+	p.Others += other.Others / float64(rounds)
+}
+
 // clockTicks is how many units /proc counts in a second, on every architecture of Linux that Go
 // knows.
 const clockTicks = 100

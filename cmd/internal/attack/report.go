@@ -43,15 +43,19 @@ type Verdict struct {
 const busyMachine = 0.15
 
 // Judge compares each attack with what honest people met before all of them. One phase before an
-// attack is short: its p99 is the slowest of few operations.
+// attack is short: its p99 is the slowest of few operations. Runs of one attack count together.
 func Judge(results []*Result) *Verdict {
-	alone := newSamples()
+	alone, under := newSamples(), make(map[string]*Samples)
 	for _, r := range results {
 		alone.addAll(r.alone)
+		if under[r.Name] == nil {
+			under[r.Name] = newSamples()
+		}
+		under[r.Name].addAll(r.under)
 	}
 	v := &Verdict{OK: true, Fail: []string{}, Busy: []string{}, Results: results}
 	for _, r := range results {
-		r.compare(r.attack, alone, r.under)
+		r.compare(r.attack, alone, under[r.Name])
 		if !r.OK() {
 			v.OK, v.Fail = false, append(v.Fail, r.Name)
 		}

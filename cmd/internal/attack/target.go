@@ -77,6 +77,12 @@ func get(ctx context.Context, client *http.Client, url, address string) (status 
 	return resp.StatusCode, length, err
 }
 
+// Figures that are a state and not a count.
+const (
+	figureOpen = "open"
+	figurePeak = "peak"
+)
+
 // holdAll opens n connections, at most 64 at once, and keeps each until the context ends or
 // hold returns. It returns how many were open at the end of the context.
 func holdAll(ctx context.Context, n int, hold func(ctx context.Context, i int, opened func()) error) Figures {
@@ -114,7 +120,7 @@ func holdAll(ctx context.Context, n int, hold func(ctx context.Context, i int, o
 	}
 	<-ctx.Done()
 	mu.Lock()
-	f := Figures{"open": open, "peak": peak, "ended": failed}
+	f := Figures{figureOpen: open, figurePeak: peak, "ended": failed}
 	mu.Unlock()
 	wg.Wait()
 	return f

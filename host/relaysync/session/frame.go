@@ -155,7 +155,7 @@ func (s *Session) eose(id string) {
 		s.late(id, answerLate)
 		return
 	}
-	r.eose = true
+	r.eose, r.opened = true, s.now
 	s.eoses++
 	if r.closed {
 		r.heard = s.now
@@ -195,6 +195,8 @@ func (s *Session) closed(id, reason string) {
 			class = abi.ClassLimit
 		case what == refusedFilters:
 			s.tooManyFilters(r, limit)
+		case what == refusedLimit:
+			class = s.limitTooHigh(r, limit, class)
 		case class == abi.ClassRateLimited:
 			s.limited(reason)
 		}

@@ -24,6 +24,7 @@ type request struct {
 	began    int64         // when a live one was first made: the strategy counts on it from then on
 	asked    int64         // when it was made
 	sent     int64         // 0: it waits for room
+	opened   int64         // when the relay had answered it; 0: it has not
 	heard    int64         // when the relay last said something about it
 	lost     int64         // when the relay said that it takes no more for now; 0: it did not
 	refusals int           // for want of room, or because it may be lost
@@ -170,7 +171,7 @@ func (s *Session) closeRequest(r *request) {
 // withdraw ends a request that the session will send again.
 func (s *Session) withdraw(r *request) {
 	s.closeRequest(r)
-	r.sent, r.closed = 0, false
+	r.sent, r.opened, r.closed = 0, 0, false
 }
 
 // fail ends a request that the relay does not answer.
@@ -234,7 +235,7 @@ func (s *Session) probe(r *request) {
 		s.askAgain(r)
 	case s.eoses == 0:
 		r.filters = nil
-		r.stored = true
+		r.stored, r.opened = true, s.now
 		s.completeIfDue(r)
 	default:
 		s.fail(r, abi.ClassError, "the subscription is not answered")
@@ -302,8 +303,10 @@ func (s *Session) closeInTurn(sub *subscription) {
 	sub.gone = true
 	switch r := sub.request; {
 	case r == nil:
-	case r.sent == 0 || len(s.pace.opening) == 0 && s.now >= s.pace.cooldownUntil:
+	case r.sent == 0:
 		s.closeRequest(r)
+	case len(s.pace.opening) == 0 && s.now >= s.pace.cooldownUntil:
+		s.handOver(r)
 	default:
 		s.pace.opening = append(s.pace.opening, turn{close: r})
 	}

@@ -59,6 +59,9 @@ func (s *Session) fillSlots() {
 	for i := 0; i < len(o.waiting) && !s.clogged(); {
 		r := o.waiting[i]
 		if !o.has(r, int(s.caps.MaxSubscriptions), int(s.caps.MaxValues)) {
+			if r.lasting && s.cutHandovers() {
+				continue
+			}
 			s.checkNoLater(r.asked + s.nextSlotCheck(r))
 			i++
 			continue
@@ -101,6 +104,12 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 		s.heldLost()
 		return
 	}
+	cut := s.cutHandovers()
+	if cut && limit <= 0 && r.refusals < maxRefusals && !settled && r.filters != nil {
+		r.refusals++
+		s.waitFirst(r) // there may be room now, and the number says nothing
+		return
+	}
 	if limit <= 0 {
 		limit = s.slots.open
 		if what == refusedValues {
@@ -122,6 +131,11 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 		r.owner.refused(s, r, abi.ClassLimit, reason)
 		return
 	}
+	s.waitFirst(r)
+}
+
+// waitFirst has a request wait for room before all others.
+func (s *Session) waitFirst(r *request) {
 	r.asked = s.now
 	r.waitsForRoom()
 	s.slots.waiting = slices.Insert(s.slots.waiting, 0, r)
@@ -169,6 +183,28 @@ func (s *Session) tooManyFilters(r *request, limit int) {
 	}
 }
 
+// limitTooHigh learns from the refusal of a request that asks for more events than the relay gives
+// in one answer. It returns the class of the refusal. limit is how many the relay says that it
+// gives; 0: it does not say. A session that has learnt a limit always begins again: the strategy
+// takes an answer with fewer events than the limit it knows for whole.
+func (s *Session) limitTooHigh(r *request, limit int, class uint32) uint32 {
+	asked := 0
+	for i := range r.filters {
+		asked = max(asked, r.filters[i].Limit)
+	}
+	if limit <= 0 || limit >= asked {
+		limit = asked / 2
+	}
+	known := s.caps.MaxLimit
+	if limit > 0 {
+		s.learnLimit(&s.caps.MaxLimit, s.cfg.Capabilities.MaxLimit, limit, limit)
+	}
+	if s.caps.MaxLimit != known {
+		return abi.ClassError // no smaller request is needed, but a lower limit
+	}
+	return s.tooWide(r, max(class, abi.ClassUnsupported))
+}
+
 // restartTime is how long a session goes on that has learnt how little the relay takes:
 // it may learn more.
 const restartTime = 2000
@@ -212,6 +248,7 @@ func (s *Session) startFetches() {
 		return
 	}
 	s.closeAgain()
+	s.endHandovers()
 	s.fillSlots()
 	deferred := p.deferred
 	p.deferred = nil
@@ -233,7 +270,7 @@ func (s *Session) startFetches() {
 			p.tokens--
 			next.open.open(s)
 		case next.close != nil && !next.close.closed:
-			s.closeRequest(next.close)
+			s.handOver(next.close)
 			s.fillSlots() // with one that waits for its place
 		}
 	}
@@ -260,16 +297,16 @@ func (s *Session) startFetches() {
 func (s *Session) nextStart() int64 {
 	p := &s.pace
 	switch {
-	case s.ended || len(p.opening)+len(p.waiting)+len(p.deferred)+len(s.slots.waiting)+len(s.draining.lost)+len(s.delayed.queue) == 0:
+	case s.ended || len(s.leaving)+len(p.opening)+len(p.waiting)+len(p.deferred)+len(s.slots.waiting)+len(s.draining.lost)+len(s.delayed.queue) == 0:
 		return never
 	case s.now < p.cooldownUntil:
 		return p.cooldownUntil
 	case s.clogged():
 		return s.now + cloggedTime
 	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && p.running < s.limits.Fetches, len(s.delayed.queue) > 0 && p.tokens < 1:
-		return s.now + max(1, int64((1-p.tokens)/s.limits.Requests*1000)+1)
+		return min(s.nextHandover(), s.now+max(1, int64((1-p.tokens)/s.limits.Requests*1000)+1))
 	}
-	return never // when something ends
+	return s.nextHandover() // or when something ends
 }
 
 // cloggedTime is how soon a session looks whether the relay has taken what it was sent.

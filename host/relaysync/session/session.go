@@ -34,8 +34,8 @@
 //  4. If the relay refuses a request, in any words, the session sends it again when that
 //     may work, or reports it.
 //  5. The session remembers an event as refused only after its verification.
-//  6. A subscription is closed after those that were ordered before are sent, unless the relay
-//     has no room for both. A relay that rests keeps what is open.
+//  6. A subscription is closed some time after those that were ordered before are open, unless the
+//     relay has no room for both. A relay that rests keeps what is open.
 package session
 
 import (
@@ -98,6 +98,7 @@ type Session struct {
 	pushes  map[host.ID]*push
 
 	pace         pace
+	leaving      []leaving
 	delayed      delayed
 	unsent       int // bytes of messages that the relay has not taken, as far as is known
 	backlog      int // of them, those before the latest turn

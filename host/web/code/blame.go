@@ -107,8 +107,8 @@ func (p *Pages) blameRows(q *Request, at []string, content []byte, lines []gitre
 				}
 				m := text.At(c.Committer.When)
 				day, _, _ := strings.Cut(m.Text, ",")
-				subject = `<a href="` + escape(q.Base+"/commit/"+l.Commit) + `" title="` + escape(text.Line(c.Subject(), 120)) + `">` + text.ShortID(l.Commit)[:8] + `</a> ` +
-					escapeText(text.Line(c.Author.Name, 20)) + ` <small>` + escape(day) + `</small>`
+				subject = `<a href="` + escape(q.Base+"/commit/"+l.Commit) + `" title="` + escape(text.Line(c.Subject(), 120)) + `">` + text.ShortID(l.Commit)[:8] + `</a><span class="y"> ` +
+					escapeText(text.Line(c.Author.Name, 20)) + ` <small>` + escape(day) + `</small></span>`
 				subjects[l.Commit] = subject
 			}
 			b = append(b, subject...)

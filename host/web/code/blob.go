@@ -155,6 +155,7 @@ func (p *Pages) fillBlob(q *Request, v *blobPage, t gitread.Target, root string,
 	}
 	v.Blame = template.URL(q.url("blame", t, at...))
 	from, to := lineRange(q.HTTP.URL.Query().Get("l"), v.Lines)
+	v.keepLines(from, to)
 	lang := languageOf(name, content)
 	v.Language = lexerName(lang, name)
 	// Lines are marked in the source.
@@ -167,6 +168,22 @@ func (p *Pages) fillBlob(q *Request, v *blobPage, t gitread.Target, root string,
 	}
 	v.Body, v.Cut = p.bodies.lines(entry.ID, name, lang, content, v.Lines, from, to)
 	return nil
+}
+
+// keepLines has the links to the same file elsewhere lead to the lines that the page marks, if it marks some.
+func (v *blobPage) keepLines(from, to int) {
+	if from == 0 {
+		return
+	}
+	anchor := template.URL("#L" + strconv.Itoa(from))
+	v.Blame += anchor
+	if v.Permalink != "" {
+		lines := strconv.Itoa(from)
+		if to > from {
+			lines += "-" + strconv.Itoa(to)
+		}
+		v.Permalink += template.URL("?l="+lines) + anchor
+	}
 }
 
 // fillLink adds what a symbolic link names.

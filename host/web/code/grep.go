@@ -77,7 +77,7 @@ func (q *Request) searchFiles(t gitread.Target, matches []gitread.Match) (files 
 		for _, m := range group {
 			n := strconv.Itoa(m.Line)
 			b = append(b, `<tr><td class="b"><a href="`+escape(string(f.URL)+"?l="+n+"#L"+n)+`">`+n+`</a></td><td class="t">`...)
-			b = appendCode(b, m.Text)
+			b = appendCode(b, strings.TrimLeft(m.Text, " \t")) // a phone has no room for the indentation
 			b = append(b, "</td></tr>\n"...)
 		}
 		f.Rows = template.HTML(b)

@@ -121,7 +121,7 @@ func (p *Pages) rows(q *Request, t gitread.Target, root string, at []string, tre
 	var b bytes.Buffer
 	tree, blob, commits := q.url("tree", t, at...)+"/", q.url("blob", t, at...)+"/", q.Base+"/commit/"
 	if len(at) > 0 {
-		b.WriteString(`<tr><td class="n"><a href="` + escape(q.url("tree", t, at[:len(at)-1]...)) + `">..</a></td><td></td><td></td><td></td></tr>` + "\n")
+		b.WriteString(`<tr><td class="n"><a href="` + escape(q.url("tree", t, at[:len(at)-1]...)) + `">..</a></td><td class="m"></td><td class="w"></td><td class="z"></td></tr>` + "\n")
 	}
 	for i := range entries {
 		e := &entries[i]
@@ -188,19 +188,14 @@ func (p *Pages) writeModule(b *bytes.Buffer, e *gitread.Entry, cloneURL string) 
 
 // lastChange returns the last commit that changed a path, nil if that is not known yet.
 func (q *Request) lastChange(t gitread.Target, at []string) (*change, error) {
-	c := &gitread.Change{ID: t.Commit}
+	id := t.Commit
 	if len(at) > 0 {
-		changes, err := q.git.LastChanges(t.Commit, at[:len(at)-1])
-		if err != nil || changes == nil {
+		var err error
+		if id, err = q.git.LastCommit(t.Commit, at); err != nil || id == "" {
 			return nil, err
 		}
-		found, ok := changes[at[len(at)-1]]
-		if !ok {
-			return nil, nil
-		}
-		c = &found
 	}
-	commit, err := q.git.Commit(c.ID)
+	commit, err := q.git.Commit(id)
 	if err != nil {
 		return nil, err
 	}

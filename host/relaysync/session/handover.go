@@ -1,0 +1,91 @@
+package session
+
+import "slices"
+
+// A relay may store an event some time before it delivers it. strfry delivers what it stored in 100 ms
+// together. If a live request comes in that time, the event is older than the request, and the
+// request never brings it. The request in whose place it comes still does, if it is open by then.
+// So a live request closes handoverTime after those that were sent since are open.
+
+// handoverTime is how long two requests are open, and handoverLimit is how long a request waits for
+// those after it to open.
+const (
+	handoverTime  = 500
+	handoverLimit = 10_000
+)
+
+// leaving is a live request that closes when those in its place have been open for a while.
+type leaving struct {
+	request *request
+	serial  int   // wire ids given then: later requests do not take its place
+	by      int64 // when it closes in any case
+}
+
+// handOver closes a request, at once if no later request takes its place.
+func (s *Session) handOver(r *request) {
+	l := leaving{request: r, serial: s.serial, by: s.now + handoverLimit}
+	due := s.handedOver(l)
+	if due <= s.now || s.roomWanted() {
+		s.closeRequest(r)
+		return
+	}
+	if len(s.leaving) >= s.limits.Subscriptions {
+		s.closeRequest(s.leaving[0].request)
+		s.leaving = slices.Delete(s.leaving, 0, 1)
+	}
+	s.leaving = append(s.leaving, l)
+}
+
+// handedOver returns when a request may close.
+func (s *Session) handedOver(l leaving) (due int64) {
+	if !l.request.live {
+		return 0
+	}
+	for _, o := range s.requests {
+		switch {
+		case !o.live || o.number <= l.request.number || o.number > l.serial:
+		case o.opened == 0:
+			return l.by
+		default:
+			due = max(due, o.opened+handoverTime)
+		}
+	}
+	return min(due, l.by)
+}
+
+// roomWanted reports whether a subscription waits for room.
+func (s *Session) roomWanted() bool {
+	return slices.ContainsFunc(s.slots.waiting, func(r *request) bool { return r.lasting })
+}
+
+// endHandovers closes the requests whose time has come.
+func (s *Session) endHandovers() {
+	s.leaving = slices.DeleteFunc(s.leaving, func(l leaving) bool {
+		if !l.request.closed && s.handedOver(l) > s.now {
+			return false
+		}
+		s.closeRequest(l.request)
+		return true
+	})
+}
+
+// cutHandovers closes all requests that are leaving, since the relay has no room for others. It reports
+// whether there were any. The session fetches later what a request that waited may have missed.
+func (s *Session) cutHandovers() bool {
+	had := false
+	for _, l := range s.leaving {
+		had = had || !l.request.closed
+		s.closeRequest(l.request)
+	}
+	s.leaving = nil
+	return had
+}
+
+// nextHandover returns when the next request may close.
+func (s *Session) nextHandover() int64 {
+	next := int64(never)
+	for _, l := range s.leaving {
+		next = min(next, max(s.handedOver(l), s.now+1))
+	}
+	return next
+}
