@@ -110,7 +110,7 @@ seeds: tools ## the invariants of sync in the networks of make test, with 2,000 
 	TALON_TEST_SEEDS=$${TALON_TEST_SEEDS:-2000} $(GO) test -vet=off -count=1 -run TestInvariants -timeout 6h ./cmd/internal/lab/engine
 
 guides: tools ## every page for authors of modules, followed literally up to a running relay
-	TALON_TEST_GUIDES=1 $(GO) test -count=1 -timeout 30m -run 'TestTutorials|TestGuides|TestNewStrategies' ./cmd/talon ./cmd/labtest ./examples
+	TALON_TEST_GUIDES=1 $(GO) test -count=1 -timeout 30m -run 'TestTutorials|TestGuides|TestNew(Strategies|Modules)$$' ./cmd/talon ./cmd/labtest ./cmd/internal/author ./examples
 
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s

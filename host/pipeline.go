@@ -230,6 +230,7 @@ type HeldChange struct {
 type HeldEvent struct {
 	JSON    []byte
 	Since   int64 // unix seconds: it came then, or its time was started again
+	Due     int64 // unix seconds: its time is up then
 	Dormant bool  // an announcement whose repository has gone
 
 	// Dependent says that it waits for another held event, not for git data.

@@ -16,8 +16,9 @@ import (
 // TestReaderOfPrivateRepository clones and pushes a private repository with git and the credential
 // helper, and reads its pages with a browser that has signed in.
 func TestReaderOfPrivateRepository(t *testing.T) {
+	data := graspData(t, "readers")
 	t.Parallel()
-	plugins, data := modulesAnd(t, []string{"readers", "grasp"}, nil), graspData(t)
+	plugins := modulesAnd(t, []string{"readers", "grasp"}, nil)
 	st := newStory(t, startGrasp(t, data, plugins))
 	owner, member, stranger := st.who("owner"), st.who("member"), st.who("stranger")
 	members := filepath.Join(t.TempDir(), "members.txt")

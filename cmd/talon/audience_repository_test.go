@@ -12,8 +12,9 @@ import (
 // door that a stranger has: at once, and after a restart. Objects of it are in the pool that it
 // shares with a public repository of the same identifier.
 func TestPrivateRepository(t *testing.T) {
+	data := graspData(t, "readers")
 	t.Parallel()
-	plugins, data := modulesAnd(t, []string{"readers", "grasp"}, nil), graspData(t)
+	plugins := modulesAnd(t, []string{"readers", "grasp"}, nil)
 	st := newStory(t, startGrasp(t, data, plugins))
 	owner, bystander := st.who("owner"), st.who("bystander")
 	work := st.folder()

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -73,17 +72,14 @@ func (l *listener) text() string {
 // TestSyncOfPrivateRepository syncs a private and a public repository. The relay that only the public
 // one names, which is a bootstrap relay too, hears nothing of the other.
 func TestSyncOfPrivateRepository(t *testing.T) {
+	const strategy = "layered-v5"
+	data := graspData(t, "readers", strategy, "polite")
 	t.Parallel()
 	of, others := newListener(t), newListener(t)
-	const strategy = "layered-v5"
 	plugins := modulesAnd(t, []string{"grasp", "readers"}, map[string]string{strategy: "batch_seconds = 1\n", "polite": hasty})
 	owner := person(t.Name() + " owner")
 	drop(t, plugins, "members.txt", []byte(owner.npub()+"\n"))
 	drop(t, plugins, "readers.toml", []byte("[config]\nreaders_repositories = [\"unspeakable\"]\n[sets.readers]\nfile = \"members.txt\"\n"))
-	data := filepath.Join(t.TempDir(), "data")
-	if err := linkCompiled(data, devnetCode(t, strategy, "polite")); err != nil {
-		t.Fatal(err)
-	}
 	st := newStory(t, startGrasp(t, data, plugins, "--allow-private", "true", "--bootstrap", others.url))
 	work := st.folder()
 	commit := work.commit("one")

@@ -81,7 +81,7 @@ func (c *client) live(t testing.TB, last string) (list []string) {
 func TestGiftWraps(t *testing.T) {
 	t.Parallel()
 	plugins := withReaders(t)
-	s := start(t, newData(t), "--plugins", plugins, "--auth-challenge", "connect")
+	s := start(t, ownData(t, "readers"), "--plugins", plugins, "--auth-challenge", "connect")
 	stranger, recipient, sender := connect(t, s), authenticated(t, s, "recipient"), connect(t, s)
 	for _, c := range []*client{stranger, recipient} {
 		c.send(t, `["REQ","live",{"limit":0},{"kinds":[1059,21059,1],"limit":0}]`)
@@ -154,7 +154,7 @@ func TestGiftWraps(t *testing.T) {
 	doors(recipient, "the recipient", wrap, note)
 
 	// A comparison with the relay brings what everybody receives.
-	into := newData(t)
+	into := ownData(t, "readers")
 	if out, err := talon(t, nil, "sync", "--data", into, "--plugins", plugins, s.url); err != nil || !strings.Contains(out, "to the database: 1 stored") {
 		t.Errorf("a comparison: %v\n%s", err, out)
 	}
@@ -180,7 +180,7 @@ func TestGiftWraps(t *testing.T) {
 func TestWithheldImports(t *testing.T) {
 	t.Parallel()
 	plugins := withReaders(t)
-	data, other := newData(t), filepath.Join(t.TempDir(), "other")
+	data, other := ownData(t, "readers"), filepath.Join(t.TempDir(), "other")
 	wrap := signAs(t, "one-time", nostr.Event{Kind: 1059, Content: "sealed", Tags: nostr.Tags{{"p", pubkey("recipient")}}})
 	in := fmt.Sprintln(wrap.String())
 	if out, err := talon(t, strings.NewReader(in), "import", "--data", data, "--plugins", plugins); err != nil {
@@ -193,6 +193,7 @@ func TestWithheldImports(t *testing.T) {
 		t.Fatalf("copy: %v\n%s", err, out)
 	}
 	mustCheck(t, other)
+	ownCode(t, other, "readers")
 	s := start(t, other, "--plugins", plugins, "--auth-challenge", "connect")
 	if n := connect(t, s).count(t, `{"ids":["`+wrap.ID+`"]}`); n != 0 {
 		t.Errorf("a stranger counts %d in the copy", n)

@@ -45,7 +45,7 @@ func TestBackup(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Millisecond):
+			case <-time.After(5 * time.Millisecond):
 			}
 			e := signAs(t, "writer", nostr.Event{Kind: 1621, CreatedAt: nostr.Now(), Content: fmt.Sprint(n), Tags: nostr.Tags{{"a", "30617:" + owner.hex() + ":" + busy.id}, {"subject", "x"}}})
 			if ok := c.publish(t, e); !ok.ok {
@@ -64,7 +64,7 @@ func TestBackup(t *testing.T) {
 			select {
 			case <-stop:
 				return
-			case <-time.After(20 * time.Millisecond): // a push takes a processor: the backup needs it, too
+			case <-time.After(200 * time.Millisecond): // a push takes a processor: the backup needs it, too
 			}
 			id := fmt.Sprintf("busy%d", n)
 			commit := work.commit(id)
@@ -105,6 +105,7 @@ func TestBackup(t *testing.T) {
 	if a, b := file(t, data, "relay.key"), file(t, restored, "relay.key"); !bytes.Equal(a, b) {
 		t.Error("the relay has another key")
 	}
+	ownCode(t, restored)
 	second := newStory(t, startGrasp(t, restored, plugins))
 	found := make(map[string]bool)
 	for at := 0; at < len(wanted); at += 100 {

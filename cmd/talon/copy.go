@@ -205,9 +205,8 @@ func (c *copier) change(events []*host.Event, missing []host.ID) error {
 	return tx.Commit()
 }
 
-// purgatory copies the events that wait, with the time since when they do. Dormant events
-// become dormant again with the next sweep. One that a module holds waits as long as if the module had
-// named no time.
+// purgatory copies the events that wait, with the time since when they do. An event that a module
+// holds keeps the end that the module chose. Dormant events become dormant again with the next sweep.
 func (c *copier) purgatory(ctx context.Context) error {
 	return c.from.EachHeld(ctx, func(h host.HeldEvent) error {
 		e, err := wire.ParseEvent(bytes.Clone(h.JSON))
@@ -224,7 +223,7 @@ func (c *copier) purgatory(ctx context.Context) error {
 		}
 		defer tx.Rollback()
 		c.held++
-		if _, err := tx.Hold(e, host.HoldOptions{Reason: host.ReasonHeld, Synced: true, Wake: h.Wake}, h.Since); err != nil {
+		if _, err := tx.Hold(e, host.HoldOptions{Reason: host.ReasonHeld, Synced: true, Wake: h.Wake, Wait: h.Due - h.Since}, h.Since); err != nil {
 			return err
 		}
 		return tx.Commit()

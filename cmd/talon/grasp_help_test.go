@@ -53,8 +53,9 @@ var graspTested struct {
 
 // graspData returns a new data folder with machine code of its own. A server removes
 // machine code that it does not use, which another one may be about to load. So a test
-// calls it before other tests run in parallel.
-func graspData(t testing.TB) string {
+// calls it before other tests run in parallel. The folder has the code of further bundled modules,
+// too.
+func graspData(t testing.TB, further ...string) string {
 	t.Helper()
 	graspTested.Do(func() {
 		_, graspTested.err = talon(t, nil, "import", "--data", sharedDir(t), "--plugins", modules(t), "--domain", serviceDomain, "--log-level", "error")
@@ -62,7 +63,7 @@ func graspData(t testing.TB) string {
 	if graspTested.err != nil {
 		t.Fatal(graspTested.err)
 	}
-	return ownData(t)
+	return ownData(t, further...)
 }
 
 // startGrasp runs a GRASP service until the end of the test. Then events and

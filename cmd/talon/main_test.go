@@ -56,7 +56,7 @@ var database testkit.Postgres
 // under the race detector, unless others are asked for. A server takes four seconds of a
 // processor to start under it; what the others do in a server, one client after the
 // other, packages test under it.
-const raced = "^(TestTenThousandSubscriptions|TestFlood|TestNoGap|TestOrder|TestPluginLife|TestGrasp|TestGraspCrash)$"
+const raced = "^(TestTenThousandSubscriptions|TestFlood|TestNoGap|TestOrder|TestGrasp|TestGraspCrash)$"
 
 // bundled are the modules that come with Talon.
 var bundled = []string{"grasp", "limits", "lists", "open", "rate"}
@@ -136,14 +136,29 @@ func newData(t testing.TB) string {
 }
 
 // ownData returns a new data folder whose machine code is its own: what its server adds to
-// it, or forgets, others do not notice.
-func ownData(t testing.TB) string {
+// it, or forgets, others do not notice. The folder has the code of further bundled modules, too.
+func ownData(t testing.TB, further ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	if err := linkTree(compiled(t), filepath.Join(dir, machineCode)); err != nil {
+	ownCode(t, dir, further...)
+	return dir
+}
+
+// ownCode gives a data folder that has no machine code what ownData gives it.
+func ownCode(t testing.TB, data string, further ...string) {
+	t.Helper()
+	folders := make([]string, len(further))
+	for i, name := range further {
+		folders[i] = "plugins/" + name
+	}
+	code := filepath.Join(data, machineCode)
+	err := linkTree(compiled(t), code)
+	if err == nil && len(folders) > 0 {
+		err = addCode(code, plugintest.MachineCode(t, folders...))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return dir
 }
 
 // linkTree makes a folder with hard links to the files of another. Files that are replaced, as

@@ -38,7 +38,7 @@ type takedownSetup struct {
 func eachEngine(t *testing.T, setup takedownSetup, run func(w *takedown)) {
 	t.Helper()
 	if setup.data == nil {
-		setup.data = graspData
+		setup.data = func(t testing.TB) string { return graspData(t) }
 	}
 	service := func(t *testing.T) *takedown {
 		plugins := setup.plugins

@@ -14,12 +14,14 @@ import (
 // TestSetOfKnownPeople has two clients of one address: strangers use up what the module rate lets
 // the address send, and a client with a proven key of a known person has a limit of its own.
 func TestSetOfKnownPeople(t *testing.T) {
+	testkit.SkipRace(t)
 	rate, err := os.ReadFile(filepath.Join(plugintest.Build(t, "plugins/rate"), "rate.wasm"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	alice, eve := testkit.NewSigner(1), testkit.NewSigner(4)
 	w := newWorld(t)
+	w.o.CacheDir = plugintest.MachineCode(t, "plugins/rate")
 	w.o.Known = func(key host.PubKey) bool { return key == host.PubKey(alice.PubKey) }
 	w.drop("open.wasm", accepting("1").wasm(t))
 	w.drop("rate.wasm", rate)
@@ -48,7 +50,9 @@ func TestSetOfKnownPeople(t *testing.T) {
 // TestSetOfAllowed: what the operator allows in the moderation log is not refused by lists, and has
 // no limits of rate.
 func TestSetOfAllowed(t *testing.T) {
+	testkit.SkipRace(t)
 	w := newWorld(t)
+	w.o.CacheDir = plugintest.MachineCode(t, "plugins/rate", "plugins/lists")
 	allowed := ""
 	w.o.Allowed = func(member []byte) bool { return string(member) == allowed }
 	w.drop("open.wasm", accepting("1").wasm(t))

@@ -214,7 +214,7 @@ func (s *Store) EachHeld(ctx context.Context, yield func(host.HeldEvent) error) 
 	for {
 		var part []host.HeldEvent
 		err := s.use(ctx, metrics.Held, func(r *reader) error {
-			const sql = `SELECT number, json, since, dormant, parent, audience, synced, wake FROM held WHERE number > ? ORDER BY number LIMIT ?`
+			const sql = `SELECT number, json, since, dormant, parent, audience, synced, wake, due FROM held WHERE number > ? ORDER BY number LIMIT ?`
 			size := 0
 			return r.each(context.Background(), sql, list(last, int64(fetchRows)), func(row []driver.Value) error {
 				last, _ = row[0].(int64)
@@ -246,7 +246,7 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 		return host.HeldEvent{}, false, nil
 	}
 	err = s.use(ctx, metrics.Held, func(r *reader) error {
-		row, err := r.first(`SELECT json, since, dormant, parent, audience, synced, wake FROM held WHERE id = ?`, id[:])
+		row, err := r.first(`SELECT json, since, dormant, parent, audience, synced, wake, due FROM held WHERE id = ?`, id[:])
 		if err != nil || row == nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 	return h, ok, err
 }
 
-// heldEvent reads the columns json, since, dormant, parent, audience, synced and wake.
+// heldEvent reads the columns json, since, dormant, parent, audience, synced, wake and due.
 func heldEvent(row []driver.Value) (h host.HeldEvent) {
 	h.JSON, _ = row[0].([]byte)
 	h.Since, _ = row[1].(int64)
@@ -269,5 +269,6 @@ func heldEvent(row []driver.Value) (h host.HeldEvent) {
 	}
 	h.Synced = row[5] == int64(1)
 	h.Wake, _ = row[6].([]byte)
+	h.Due, _ = row[7].(int64)
 	return h
 }

@@ -32,7 +32,7 @@ func TestBriefAttacks(t *testing.T) {
 	}
 	defer s.stop()
 	target := &Target{Listen: s.listen, Dir: t.TempDir(), Blob: 1 << 20}
-	const phase = time.Second
+	const phase = 500 * time.Millisecond
 	all := All()
 	b, err := newBystanders(t.Context(), target, t.TempDir(), time.Duration(len(all))*phase)
 	if err != nil {

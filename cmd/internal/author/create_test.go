@@ -27,6 +27,7 @@ func TestNewModules(t *testing.T) {
 		}
 		for _, world := range l.worlds() {
 			t.Run(lang+" "+world, func(t *testing.T) {
+				quick(t, lang)
 				dir := filepath.Join(t.TempDir(), "mine")
 				if err := Create(dir, world, lang); err != nil {
 					t.Fatal(err)
@@ -96,6 +97,15 @@ func compiled(t *testing.T, l *language, dir string) (s *Source, said string) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	return s, out.String()
+}
+
+// quick ends a test of a language whose compiler takes several seconds, unless the pages for authors
+// are followed (make guides). The tests of the examples run modules in every language.
+func quick(t *testing.T, lang string) {
+	t.Helper()
+	if (lang == rust.name || lang == assemblyscript.name) && os.Getenv("TALON_TEST_GUIDES") == "" {
+		t.Skip("its compiler takes several seconds: make guides")
+	}
 }
 
 // compiles ends a test under the race detector that would load a Go module: to
@@ -243,6 +253,7 @@ func TestGuidesAskTheRelay(t *testing.T) {
 			if race.Detector {
 				t.Skip("the race detector has nothing to watch in compilers")
 			}
+			quick(t, lang)
 			l, err := languageOf(lang)
 			if err != nil {
 				t.Fatal(err)

@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
@@ -161,8 +160,12 @@ func fetch(folder, dir string) error {
 	if err != nil {
 		return err
 	}
+	tester, err := testerKey()
+	if err != nil {
+		return err
+	}
 	entry := filepath.Join(store, fmt.Sprintf("%x", sha256.Sum256(append(host[:], wasm...))))
-	if link(entry, dir) == nil {
+	if tested(entry, tester) && link(entry, dir) == nil {
 		return nil
 	}
 	unlock, err := lock(entry)
@@ -170,14 +173,59 @@ func fetch(folder, dir string) error {
 		return err
 	}
 	defer unlock()
-	if link(entry, dir) == nil {
+	if tested(entry, tester) && link(entry, dir) == nil {
 		return nil // another process has made it meanwhile
 	}
-	if err := fill(entry, folder); err != nil {
+	if err := fill(entry, folder, tester); err != nil {
 		return err
 	}
 	return link(entry, dir)
 }
+
+// passed is the file that says which self-tests a module has passed.
+const passed = "passed"
+
+// testedBy ends the name of the file, next to an entry, that has the testerKey of the process that
+// filled the entry.
+const testedBy = ".tested-by"
+
+// tested reports whether an entry was filled by the code that tests modules now.
+func tested(entry, tester string) bool {
+	text, err := os.ReadFile(entry + testedBy)
+	return err == nil && string(text) == tester
+}
+
+// testerKey identifies the code that tests a module when it is loaded: the sources of the host and
+// of the SDK, and the modules that they use. While it stays, so does the outcome of a self-test. So
+// one process tests for all, and a change of these sources has every module tested again.
+var testerKey = sync.OnceValues(func() (string, error) {
+	root, err := root()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	add := func(file string) error {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		fmt.Fprintf(sum, "%s %d\n", file, len(text))
+		sum.Write(text)
+		return err
+	}
+	err = add("go.sum")
+	for _, dir := range []string{"host", "sdk"} {
+		err = errors.Join(err, fs.WalkDir(os.DirFS(root), dir, func(file string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules"):
+				return fs.SkipDir
+			case strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go"):
+				return add(file)
+			}
+			return nil
+		}))
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)), err
+})
 
 // compilerKey identifies everything except the module that machine code depends on: wazero,
 // and the code that meters the module before wazero compiles it.
@@ -234,9 +282,6 @@ func link(entry, dir string) error {
 			if d.IsDir() {
 				return os.MkdirAll(filepath.Join(to, file), 0o700)
 			}
-			if d.Name() == passed && !race.Detector {
-				return nil // whether a module passes its self-test is for tests to see
-			}
 			return linkFile(filepath.Join(entry, module.Name(), file), filepath.Join(to, file), 0o600)
 		})
 		if err != nil {
@@ -246,12 +291,22 @@ func link(entry, dir string) error {
 	return nil
 }
 
-// passed is the file that says which self-tests a module has passed.
-const passed = "passed"
+// linkUntested does what link does, without the results of self-tests.
+func linkUntested(entry, dir string) error {
+	if err := link(entry, dir); err != nil {
+		return err
+	}
+	stamps, err := filepath.Glob(filepath.Join(dir, "*", passed))
+	for _, file := range stamps {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}
 
-// fill has a Talon load a policy, by an import of no events. It does not check that the
-// policy passes its tests. REQUIRES: the caller has locked the entry.
-func fill(entry, folder string) error {
+// fill has a Talon load a module, by an import of no events. A module that fails its self-test is
+// not kept as tested, so that the test that loads it sees why. The machine code of an entry that
+// other code has tested is used again. REQUIRES: the caller has locked the entry.
+func fill(entry, folder, tester string) error {
 	talon, err := talon()
 	if err != nil {
 		return err
@@ -273,16 +328,26 @@ func fill(entry, folder string) error {
 		return err
 	}
 	defer os.RemoveAll(data)
+	made := filepath.Join(data, "wasm-cache")
+	if err := os.MkdirAll(made, 0o700); err != nil { // it stays empty if the module is refused
+		return err
+	}
+	if err := linkUntested(entry, made); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	load := exec.Command(talon, "import", "--data", data, "--plugins", plugins, "--log-level", "error")
 	load.Dir = plugins
 	if text, err := load.CombinedOutput(); load.ProcessState == nil {
 		return fmt.Errorf("compile %s: %w\n%s", folder, err, text)
 	}
-	made := filepath.Join(data, "wasm-cache")
-	if err := os.MkdirAll(made, 0o700); err != nil { // empty if the policy was refused before
-		return err
+	err = errors.Join(os.RemoveAll(entry+testedBy), os.RemoveAll(entry))
+	if err == nil {
+		err = os.Rename(made, entry)
 	}
-	if err := os.Rename(made, entry); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err == nil {
+		err = os.WriteFile(entry+testedBy, []byte(tester), 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("keep machine code: %w", err)
 	}
 	return prune()
@@ -396,7 +461,7 @@ func prune() error {
 			}
 		}
 		path := filepath.Join(store, entries[oldest].Name())
-		if err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+".lock")); err != nil {
+		if err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+testedBy), os.RemoveAll(path+".lock")); err != nil {
 			return err
 		}
 		entries = append(entries[:oldest], entries[oldest+1:]...)

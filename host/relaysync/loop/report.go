@@ -228,6 +228,7 @@ type limitsSeen struct {
 	Subscriptions uint32 `json:"subscriptions,omitempty"`
 	Values        uint32 `json:"values,omitempty"` // of all subscriptions together
 	Filters       uint32 `json:"filters,omitempty"`
+	Limit         uint32 `json:"limit,omitempty"` // of the events in one answer
 	Message       uint32 `json:"message,omitempty"`
 	Fit           int    `json:"fit,omitempty"`  // bytes of the longest message that it answered
 	Over          int    `json:"over,omitempty"` // of the shortest upon which it hung up
@@ -261,6 +262,7 @@ func (l *limitsSeen) merge(caps *abi.Capabilities) {
 	low(&caps.MaxMessage, l.Message)
 	low(&caps.MaxValues, l.Values)
 	low(&caps.MaxFilters, l.Filters)
+	low(&caps.MaxLimit, l.Limit)
 }
 
 // says takes what a relay says of itself.
@@ -284,6 +286,10 @@ func (s *Loop) learnt(r *relay, caps abi.Capabilities) {
 	if caps.MaxFilters != r.caps.MaxFilters {
 		l.Filters, l.At = caps.MaxFilters, s.clock
 		s.log(session.Info, showed(r.caps.MaxFilters, "a relay takes fewer filters in a request than it says", "a relay limits the filters of a request and does not say so"), "relay", r.url, "filters", caps.MaxFilters)
+	}
+	if caps.MaxLimit != r.caps.MaxLimit {
+		l.Limit, l.At = caps.MaxLimit, s.clock
+		s.log(session.Info, showed(r.caps.MaxLimit, "a relay takes lower limits of events than it says", "a relay bounds the limit of a filter and does not say so"), "relay", r.url, "limit", caps.MaxLimit)
 	}
 	if caps.MaxMessage != r.caps.MaxMessage {
 		l.Message, l.At = caps.MaxMessage, s.clock

@@ -8,6 +8,7 @@ import (
 	"talon/host"
 	"talon/host/relaysync/retry"
 	"talon/host/relaysync/session"
+	"talon/sdk/abi"
 	"talon/sdk/grasp"
 )
 
@@ -98,6 +99,42 @@ func TestAttemptTime(t *testing.T) {
 			t.Errorf("the attempt after a connection lasts %d ms", d.Within)
 		}
 	}
+}
+
+// The log warns once for each relay that pages replace a comparison, also over several connections.
+// It does not warn where a strategy asks for pages.
+func TestWithoutNegentropy(t *testing.T) {
+	o := openLoop(t)
+	warnings := func() (n int) {
+		for _, e := range o.Effects() {
+			if l, ok := e.(Log); ok && l.Level == session.Warn && strings.Contains(l.Message, "does not compare (NIP-77)") {
+				n++
+			}
+		}
+		return n
+	}
+	fetch := func(method, answered uint32) {
+		o.say(abi.StepAction{Do: abi.DoHistoric, ID: "h", Filters: []abi.Filter{{Kinds: []uint32{1}}}, Method: method})
+		serial := o.relays[openedRelay].hists["h"].serial
+		o.report(&session.Done{Serial: serial, Input: abi.HistoricDone{Relay: openedRelay, ID: "h", Complete: true, Method: answered}})
+	}
+	want := func(when string, n int) {
+		t.Helper()
+		if got := warnings(); got != n {
+			t.Errorf("%s: %d warnings, want %d", when, got, n)
+		}
+	}
+	fetch(abi.MethodREQ, abi.MethodREQ)
+	want("the strategy asks for pages", 0)
+	fetch(abi.MethodAuto, abi.MethodNegentropy)
+	want("the relay compares", 0)
+	fetch(abi.MethodAuto, abi.MethodREQ)
+	fetch(abi.MethodAuto, abi.MethodREQ)
+	want("the relay does not compare", 1)
+	o.Down(o.now, openedRelay, o.conn, Ended{Result: ConnResult{Outcome: OutcomeDisconnected}})
+	o.connect()
+	fetch(abi.MethodAuto, abi.MethodREQ)
+	want("after a reconnection", 0)
 }
 
 // A relay that lacks much is one line an hour, with what was found since the last one.

@@ -195,6 +195,8 @@ func (s *Session) closed(id, reason string) {
 			class = abi.ClassLimit
 		case what == refusedFilters:
 			s.tooManyFilters(r, limit)
+		case what == refusedLimit:
+			class = s.limitTooHigh(r, limit, class)
 		case class == abi.ClassRateLimited:
 			s.limited(reason)
 		}

@@ -17,6 +17,7 @@ const (
 	refusedFilters               // too many filters in one REQ
 	refusedSize                  // the message is too large
 	refusedForOthers             // other clients have taken what there is
+	refusedLimit                 // a filter asks for more events than the relay gives in one answer
 	refusedReq                   // a REQ, for some other reason
 )
 
@@ -44,6 +45,8 @@ func refusalOf(text string) (what refusal, limit int) {
 		return refusedFilters, firstNumber(text)
 	case has("message too large", "message is too large", "message too big", "message too long", "max_message_length", "exceeds maximum message"):
 		return refusedSize, lastNumber(text)
+	case has("limit too high", "limit is too high", "limit too large", "filter limit must"):
+		return refusedLimit, lastNumber(text)
 	case has("bad req", "subscription rejected", "req message must", "subscription error", "invalid filter", "filter limit"):
 		return refusedReq, 0
 	}
@@ -134,6 +137,10 @@ func (s *Session) attribute(class uint32, text string, before *request) {
 		if r := s.unanswered(); r != nil {
 			s.tooManyFilters(r, limit)
 			s.fail(r, abi.ClassTooMuch, Quote(text))
+		}
+	case what == refusedLimit:
+		if r := s.unanswered(); r != nil {
+			s.fail(r, s.limitTooHigh(r, limit, class), Quote(text))
 		}
 	case what == refusedSize:
 		s.tooLarge(limit, Quote(text))

@@ -183,6 +183,28 @@ func (s *Session) tooManyFilters(r *request, limit int) {
 	}
 }
 
+// limitTooHigh learns from the refusal of a request that asks for more events than the relay gives
+// in one answer. It returns the class of the refusal. limit is how many the relay says that it
+// gives; 0: it does not say. A session that has learnt a limit always begins again: the strategy
+// takes an answer with fewer events than the limit it knows for whole.
+func (s *Session) limitTooHigh(r *request, limit int, class uint32) uint32 {
+	asked := 0
+	for i := range r.filters {
+		asked = max(asked, r.filters[i].Limit)
+	}
+	if limit <= 0 || limit >= asked {
+		limit = asked / 2
+	}
+	known := s.caps.MaxLimit
+	if limit > 0 {
+		s.learnLimit(&s.caps.MaxLimit, s.cfg.Capabilities.MaxLimit, limit, limit)
+	}
+	if s.caps.MaxLimit != known {
+		return abi.ClassError // no smaller request is needed, but a lower limit
+	}
+	return s.tooWide(r, max(class, abi.ClassUnsupported))
+}
+
 // restartTime is how long a session goes on that has learnt how little the relay takes:
 // it may learn more.
 const restartTime = 2000

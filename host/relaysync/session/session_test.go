@@ -645,6 +645,42 @@ func TestFilledByOthers(t *testing.T) {
 	}
 }
 
+// A relay that refuses a limit is asked with a lower one, after a new connection that tells the
+// strategy about it.
+func TestLimitTooHigh(t *testing.T) {
+	for text, want := range map[string]uint32{
+		`["NOTICE","Subscription rejected: Limit too high: Filter limit must be less than or equal to 20"]`: 20,
+		`["CLOSED","s1","invalid: limit too high"]`:                                                         2500, // half of what was asked for
+		`["NOTICE","Subscription rejected: Filter limit must be less than or equal to 4999"]`:               4999,
+		`["CLOSED","s1","invalid: limit too high, at most 9000"]`:                                           2500,
+	} {
+		g := newRig(t, func(cfg *Config) { cfg.Capabilities.MaxLimit = 5000 })
+		g.do(&Subscribe{ID: "a", Filters: []host.Filter{kinds(1)}})
+		g.say("%s", text)
+		if got := g.Capabilities().MaxLimit; got != want {
+			t.Errorf("%s: the session learnt the limit %d, want %d", text, got, want)
+		}
+		if got := strings.Join(g.reports(), " "); !strings.Contains(got, fmt.Sprintf("closed a class=%d", abi.ClassError)) {
+			t.Errorf("%s: reports %s", text, got)
+		}
+		g.pass(restartTime + 1)
+		if !slices.Equal(g.ends, []EndReason{EndRestart}) {
+			t.Errorf("%s: ends %v", text, g.ends)
+		}
+	}
+}
+
+// The session learns nothing if it sent no limit.
+func TestLimitNotAskedFor(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(&Subscribe{ID: "a", Filters: []host.Filter{kinds(1)}})
+	g.say(`["CLOSED","s1","invalid: limit too high"]`)
+	g.pass(restartTime + 1)
+	if got := g.Capabilities().MaxLimit; got != 0 || len(g.ends) != 0 {
+		t.Errorf("the session learnt the limit %d, ends %v", got, g.ends)
+	}
+}
+
 // A relay that counts filters is asked with as many as it takes.
 func TestTooManyFilters(t *testing.T) {
 	g := newRig(t, nil)

@@ -60,7 +60,7 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 		return h, false, nil
 	}
 	var audience []byte
-	ok, err = s.first(ctx, metrics.Held, `SELECT json, since, dormant, parent IS NOT NULL, audience, synced, wake FROM held WHERE id = $1`, []any{id[:]}, &h.JSON, &h.Since, &h.Dormant, &h.Dependent, &audience, &h.Synced, &h.Wake)
+	ok, err = s.first(ctx, metrics.Held, `SELECT json, since, dormant, parent IS NOT NULL, audience, synced, wake, due FROM held WHERE id = $1`, []any{id[:]}, &h.JSON, &h.Since, &h.Dormant, &h.Dependent, &audience, &h.Synced, &h.Wake, &h.Due)
 	h.Audience = audienceOf(audience)
 	return h, ok, err
 }
@@ -70,16 +70,16 @@ func (s *Store) HeldEvent(ctx context.Context, id host.ID) (h host.HeldEvent, ok
 // returns it as it is.
 func (s *Store) EachHeld(ctx context.Context, yield func(host.HeldEvent) error) error {
 	const sql = `
-		SELECT p.seq, p.json, p.since, p.dormant, p.parent IS NOT NULL, p.audience, p.synced, p.wake FROM (
+		SELECT p.seq, p.json, p.since, p.dormant, p.parent IS NOT NULL, p.audience, p.synced, p.wake, p.due FROM (
 			SELECT h.*, sum(octet_length(h.json)) OVER (ORDER BY h.seq) - octet_length(h.json) AS before
-			FROM (SELECT seq, json, since, dormant, parent, audience, synced, wake FROM held WHERE seq > $1 ORDER BY seq LIMIT $2) h
+			FROM (SELECT seq, json, since, dormant, parent, audience, synced, wake, due FROM held WHERE seq > $1 ORDER BY seq LIMIT $2) h
 		) p WHERE p.before < $3 ORDER BY p.seq`
 	for last := int64(0); ; {
 		var part []host.HeldEvent
 		err := s.each(ctx, metrics.Held, sql, []any{last, fetchRows, int64(fetchBytes)}, func(rows pgx.Rows) error {
 			var h host.HeldEvent
 			var audience []byte
-			err := rows.Scan(&last, &h.JSON, &h.Since, &h.Dormant, &h.Dependent, &audience, &h.Synced, &h.Wake)
+			err := rows.Scan(&last, &h.JSON, &h.Since, &h.Dormant, &h.Dependent, &audience, &h.Synced, &h.Wake, &h.Due)
 			h.Audience = audienceOf(audience)
 			part = append(part, h)
 			return err

@@ -509,12 +509,12 @@ func compareHeldReads(t *testing.T, s Store, m *heldModel, w *world) {
 	}
 	var got []string
 	err := s.EachHeld(ctx, func(h host.HeldEvent) error {
-		got = append(got, fmt.Sprintf("%s %d %v %v %v %s", h.JSON, h.Since, h.Dormant, h.Dependent, h.Synced, h.Wake))
+		got = append(got, fmt.Sprintf("%s %d %d %v %v %v %s", h.JSON, h.Since, h.Due, h.Dormant, h.Dependent, h.Synced, h.Wake))
 		return nil
 	})
 	var want []string
 	for _, h := range m.held {
-		want = append(want, fmt.Sprintf("%s %d %v %v %v %s", h.JSON, h.since, h.dormant, h.parent != "", h.synced, h.wake))
+		want = append(want, fmt.Sprintf("%s %d %d %v %v %v %s", h.JSON, h.since, h.due(), h.dormant, h.parent != "", h.synced, h.wake))
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("each: got %q, %v, want %q", got, err, want)

@@ -217,6 +217,11 @@ func TestCost(t *testing.T) {
 			source = source[:min(len(source), MaxBytes)]
 			var page template.HTML
 			spent := cpu(t, func() { page = Render(context.Background(), source, Options{}) })
+			for range 2 { // other programs slow the processor: the least of three counts
+				if spent.Milliseconds() > most*race.Factor {
+					spent = min(spent, cpu(t, func() { page = Render(context.Background(), source, Options{}) }))
+				}
+			}
 			t.Logf("%d bytes become %d in %v", len(source), len(page), spent)
 			if spent.Milliseconds() > most*race.Factor {
 				t.Errorf("%v of CPU time", spent)

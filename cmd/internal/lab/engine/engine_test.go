@@ -91,14 +91,14 @@ func line(t testing.TB, r *result.Run) string {
 }
 
 // Every bundled strategy keeps every invariant, and has all at the end that it can have: in
-// three scenarios, shortened, with 20 seeds or TALON_TEST_SEEDS of them; in large nets in
+// three scenarios, shortened, with 6 seeds or TALON_TEST_SEEDS of them; in large nets in
 // all scenarios as they are. Events are out of reach if they are only on relays that have
 // gone, or that their repository no longer lists.
 func TestInvariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
 	}
-	seeds, low := uint64(20), 0.97
+	seeds, low := uint64(6), 0.97
 	scenarios := map[string][]string{
 		"small":    {"duration=6h", "quiet=2h", "invariants.complete=true"},
 		"lines":    {"duration=6h", "quiet=2h", "invariants.complete=true", "repositories.count=10"},

@@ -52,7 +52,7 @@ type relayCounts struct {
 	up, down, events, connections, connected int64
 	reqs, negOpens, limited                  int64
 	load                                     []int64
-	quiet                                    int64 // requests in the last quarter of the quiet time
+	quiet                                    halfHours // requests in the last quarter of the quiet time
 	seconds                                  map[int64]int64
 	peak                                     int64 // most requests in a second
 }

@@ -182,7 +182,7 @@ type Invariants struct {
 	Overlap  Duration `key:"overlap" doc:"how long two subscriptions on one relay may ask for the same value; 0: is not checked"`
 	Gone     Duration `key:"gone" doc:"how long a subscription may ask for a repository that was deleted here; 0: not checked"`
 	Steps    int      `key:"steps" max:"100000000" doc:"steps of the strategy in one second; timers for now must not use up its turns for a minute either; 0: neither is checked"`
-	Quiet    int      `key:"quiet-requests" max:"100000000" doc:"REQs and NEG-OPENs on one relay in the last quarter of the quiet time; 0: is not checked"`
+	Quiet    int      `key:"quiet-requests" max:"100000000" doc:"REQs and NEG-OPENs on one relay in half an hour of the last quarter of the quiet time; 0: is not checked"`
 	Settle   bool     `key:"complete" doc:"all wanted events that are available are here at the end"`
 	BarredOK bool     `key:"barred" doc:"honest relays may be barred"`
 	Data     Duration `key:"data-within" doc:"git data of a held event is here, if an honest server could have given it for this time; 0: not checked"`
