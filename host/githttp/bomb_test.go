@@ -174,6 +174,7 @@ func TestPackBombs(t *testing.T) {
 // TestSmallBombs: a pack that is refused for its beginning starts no git. The time of that check
 // counts.
 func TestSmallBombs(t *testing.T) {
+	testkit.SkipRace(t)
 	started := filepath.Join(t.TempDir(), "started")
 	program := gitThat(t, "index-pack", "touch "+started)
 	s := newSiteOf(t, program, gitrepo.DefaultOptions, func(l *Limits) { l.CPU = 100 * time.Millisecond })

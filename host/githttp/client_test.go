@@ -20,11 +20,13 @@ import (
 
 	"talon/host"
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 )
 
 // Everything that a git user does, in all versions of the protocol, with both kinds
 // of object names, below an identifier that has to be escaped.
 func TestGitClient(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, format := range []gitrepo.Format{gitrepo.SHA1, gitrepo.SHA256} {
 		for version := range 3 {
 			t.Run(fmt.Sprintf("%s/v%d", format, version), func(t *testing.T) {
@@ -109,6 +111,7 @@ func testGitClient(t *testing.T, format gitrepo.Format, version int) {
 
 // Options of the git client that change what it sends.
 func TestClientOptions(t *testing.T) {
+	testkit.SkipRace(t)
 	for version := range 3 {
 		t.Run(fmt.Sprint("v", version), func(t *testing.T) {
 			t.Parallel()

@@ -423,6 +423,7 @@ func TestFetchKilled(t *testing.T) {
 // TestFetchOfABomb fetches a small pack with an object that takes more memory than
 // git may have: it ends, and nothing lands.
 func TestFetchOfABomb(t *testing.T) {
+	testkit.SkipRace(t)
 	git, err := Find(t.Context(), "git", Options{MaxInput: 1 << 30, AllocBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 const author = "a <a@b> 1 +0000"
@@ -137,6 +138,7 @@ var faults = []struct {
 // TestFsck: a push and a fetch may bring the same objects. Both refuse those that git refuses
 // with transfer.fsckObjects, except faults of old histories.
 func TestFsck(t *testing.T) {
+	testkit.SkipRace(t)
 	root := newRoot(t)
 	for i, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {

@@ -128,6 +128,7 @@ func TestFetchOfDeltasByID(t *testing.T) {
 
 // The depth is that which git says, however bases are named.
 func TestDepthOfGit(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, format := range []Format{SHA1, SHA256} {
 		dir := t.TempDir()
 		git(t, dir, "init", "-q", "-b", "main", "--object-format="+format.String())

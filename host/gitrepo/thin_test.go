@@ -60,6 +60,7 @@ func pushThin(t testing.TB, r *Repo, pack []byte, limit ThinLimit, u host.RefUpd
 // TestThinLimit shows that git appends to a thin pack what it may, whether one base is large
 // or many are small. A full pack needs no limit.
 func TestThinLimit(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, format := range []Format{SHA1, SHA256} {
 		root := newRoot(t)
 		r := newRepo(t, root, alice, "x", format)
@@ -252,6 +253,7 @@ func TestCopyOfThinPack(t *testing.T) {
 // TestRepackOfManyBases shows that a repack takes from old packs what they have as deltas: one
 // thin pack of a few hundred bytes makes git append each version of a large file as a whole.
 func TestRepackOfManyBases(t *testing.T) {
+	testkit.SkipRace(t)
 	const versions = 6
 	r, dir, _ := repackable(t, versions)
 	if err := r.Repack(t.Context()); err != nil {
@@ -388,6 +390,7 @@ func TestSmallPacks(t *testing.T) {
 
 // TestManyPacksAreRepacked shows that many pushes leave few packs.
 func TestManyPacksAreRepacked(t *testing.T) {
+	testkit.SkipRace(t)
 	root := newRoot(t)
 	r := newRepo(t, root, alice, "x", SHA1)
 	dir, first, _ := work(t, SHA1)

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // TestManyBranches has a state with 20,000 branches, and then one without them. Refs follow each,
 // and a client lists them.
 func TestManyBranches(t *testing.T) {
+	testkit.SkipRace(t)
 	const branches = 20_000
 	w, work, one := newWork(t)
 	w.sent(w.announce(alice, "demo"), host.Held)

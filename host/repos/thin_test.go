@@ -12,6 +12,7 @@ import (
 	"talon/host"
 	"talon/host/githttp"
 	"talon/host/gitrepo"
+	"talon/internal/testkit"
 	"talon/sdk/nip19"
 )
 
@@ -58,6 +59,7 @@ func TestAuthorOfPush(t *testing.T) {
 // not here are refused. With TALON_TEST_SCALE the file has 40 MB, for which the limits are
 // made. Without it, file and limits are a twentieth of that.
 func TestEditsOfALargeFile(t *testing.T) {
+	testkit.SkipRace(t)
 	size, edits := 2<<20, 5
 	options, limits := gitrepo.DefaultOptions, githttp.DefaultLimits
 	if os.Getenv("TALON_TEST_SCALE") != "" {

@@ -54,6 +54,7 @@ func newServed(t *testing.T) (w *world, commit string) {
 // a cycle, and each with all as maintainers. One look reads each event a few times, however many
 // announcements there are, and it finds what a newcomer's repository lacks.
 func TestWantedAmongStrangers(t *testing.T) {
+	testkit.SkipRace(t)
 	const n = 60
 	shapes := map[string]func(i int, all []*testkit.Signer) []*testkit.Signer{
 		"alone": func(int, []*testkit.Signer) []*testkit.Signer { return nil },
@@ -95,6 +96,7 @@ func TestWantedAmongStrangers(t *testing.T) {
 // TestWantedLeavesStrangersForLater has strangers make one look expensive. The look ends early,
 // with what served repositories and newcomers with few maintainers lack.
 func TestWantedLeavesStrangersForLater(t *testing.T) {
+	testkit.SkipRace(t)
 	w, _ := newServed(t)
 	const n = 20
 	strangers := signers(n)
@@ -121,6 +123,7 @@ func TestWantedLeavesStrangersForLater(t *testing.T) {
 // TestEventsAmongStrangers has strangers name one another as maintainers. An event of one of them
 // makes no job for each of them: no data is here that their repositories could be made of.
 func TestEventsAmongStrangers(t *testing.T) {
+	testkit.SkipRace(t)
 	w, commit := newServed(t)
 	strangers := signers(maxUnserved + 9)
 	last := strangers[maxUnserved+8]

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // TestStatementsUseIndexes reads SQLite's plans: none may go through a table or
@@ -149,6 +150,7 @@ func TestFetchAllocatesLittle(t *testing.T) {
 
 // TestLogIsBounded writes while readers come and go.
 func TestLogIsBounded(t *testing.T) {
+	testkit.SkipRace(t)
 	tune := defaultTuning
 	tune.startWAL, tune.finishWAL, tune.maxWAL = 300, 200, 1000
 	s := openWith(t, t.TempDir(), Options{Readers: 2, tune: &tune})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 	"talon/sdk/grasp"
 )
 
@@ -65,6 +66,7 @@ func TestMigrateUsage(t *testing.T) {
 // TestUsageBytes stores events with long identifiers of repositories: their keys in memory stay
 // bounded, and all events count.
 func TestUsageBytes(t *testing.T) {
+	testkit.SkipRace(t)
 	s := open(t)
 	const events, batch = 5000, 250
 	long := strings.Repeat("x", 1990)

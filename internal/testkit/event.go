@@ -118,11 +118,11 @@ func (s *Signer) signature(hash [32]byte, options ...schnorr.SignOption) host.Si
 	return host.Sig(signature.Serialize())
 }
 
-// SkipRace skips a test under the race detector: one goroutine computes for long in it, so
-// that there is nothing to find.
+// SkipRace skips a test under the race detector: one goroutine computes for long in it, or waits for
+// other programs, so that there is nothing to find. make race-all skips it, too.
 func SkipRace(tb testing.TB) {
 	tb.Helper()
 	if race.Detector {
-		tb.Skip("one goroutine, and much to compute")
+		tb.Skip("one goroutine, with much to compute or to wait for")
 	}
 }
