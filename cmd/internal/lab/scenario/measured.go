@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,8 +56,8 @@ func (r *Relays) MeasuredOutages() ([][]Span, error) {
 			return s, fmt.Errorf("%.40q to %.40q: want an end after the begin", row[1], row[2])
 		}
 		if len(row) == 4 && row[3] != "" {
-			if s.Status, err = strconv.Atoi(row[3]); err != nil || s.Status < 0 || s.Status > 599 {
-				return s, fmt.Errorf("%.40q: want an HTTP status, or 0", row[3])
+			if s.Status, err = strconv.Atoi(row[3]); err != nil || s.Status != 0 && (s.Status < 100 || s.Status > 599) {
+				return s, fmt.Errorf("%.40q: want an HTTP status from 100 to 599, or 0", row[3])
 			}
 		}
 		return s, nil
@@ -86,6 +87,9 @@ func measured[T any](key, text string, low, limit int, parse func(row []string) 
 		}
 		for i := range row {
 			row[i] = strings.TrimSpace(row[i])
+		}
+		if row[0] == "" {
+			return nil, fmt.Errorf("%s: line %d: want the name of a relay as the first value", key, line)
 		}
 		one, err := parse(row)
 		if err != nil {
@@ -120,7 +124,8 @@ func sinceBegin(text string) (time.Duration, error) {
 // readFiles puts the text of the files that classes of relays name into their keys, so that the
 // scenario needs no other file. Paths are relative to dir. It reports whether there was a file.
 func (s *Scenario) readFiles(dir string) (any bool, err error) {
-	for name, r := range s.Relays {
+	for _, name := range slices.Sorted(maps.Keys(s.Relays)) {
+		r := s.Relays[name]
 		for _, f := range []struct {
 			key        string
 			path, text *string

@@ -62,6 +62,9 @@ func TestMeasured(t *testing.T) {
 		"outages = \"x,5m,5m\"\n":                                      `relays.a.outages: line 1: "5m" to "5m": want an end after the begin`,
 		"outages = \"x,now,5m\"\n":                                     `relays.a.outages: line 1: "now": want seconds, or a length of time`,
 		"outages = \"x,1,2,ok\"\n":                                     `relays.a.outages: line 1: "ok": want an HTTP status`,
+		"outages = \"x,1,2,99\"\n":                                     `relays.a.outages: line 1: "99": want an HTTP status`,
+		"outages = \"x,1,2\\n,3,4\"\n":                                 "relays.a.outages: line 2: want the name of a relay",
+		"latencies = \" ,0,1\"\n":                                      "relays.a.latencies: line 1: want the name of a relay",
 		"[publishers]\ncopies = [0, 0]\n":                              "copies: want 1 to 64 numbers, one of them above 0",
 		"[[fault]]\nwhat = \"limits\"\n":                               "fault[1].keys: want them with what",
 		"[[fault]]\nwhat = \"limits\"\nkeys = \"x = 1\"\n":             "fault[1].keys: line 1: x: want one of the keys",
@@ -69,6 +72,13 @@ func TestMeasured(t *testing.T) {
 	} {
 		if _, err := Parse([]byte(least + text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s…", text, err, want)
+		}
+	}
+	// With several bad files, the first by the name of the class is named.
+	bad := write("bad.toml", least+"latency-file = \"none-a.csv\"\n[relays.b]\ncount = 1\noutage-file = \"none-b.csv\"\n")
+	for range 20 {
+		if _, _, err := Open(bad); err == nil || !strings.Contains(err.Error(), "relays.a.latency-file") {
+			t.Fatalf("%v, want the error of relays.a", err)
 		}
 	}
 	if _, err := s.With("relays.a.latency-file", "latency.csv"); err == nil {

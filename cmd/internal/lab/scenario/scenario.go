@@ -293,10 +293,11 @@ func (s *Scenario) check() error {
 
 // checkLimits checks that a change of limits leaves the events of a relay as they are.
 func (s *Scenario) checkLimits(f *Fault) error {
-	for name, r := range s.Relays {
+	for _, name := range slices.Sorted(maps.Keys(s.Relays)) {
 		if f.Keys == "" || f.Class != "" && f.Class != name {
 			continue
 		}
+		r := s.Relays[name]
 		before, err := r.profile()
 		if err != nil {
 			return err
