@@ -55,6 +55,9 @@ func TestGuidesFigures(t *testing.T) {
 			return string(out)
 		}
 		command := strings.Fields(strings.ReplaceAll(string(section[1]), "'", ""))
+		if err := os.RemoveAll(filepath.Join(dir, "results")); err != nil { // a folder takes the results of one run
+			t.Fatal(err)
+		}
 		run(append(command[1:], "--out", "results")...)
 		report := []string{"lab", "report", "results/runs.jsonl", "--markdown"}
 		if command[2] == "sweep" {

@@ -49,7 +49,7 @@ A hunt that goes on in the same folder first tries again what it has, and says w
 			return err
 		}
 		defer o.close()
-		h := &labHunt{cmd: cmd, corpus: c, plan: runner.Plan{Seeds: 1, Jobs: jobs, Shrink: shrink}, counts: map[string]int{}}
+		h := &labHunt{cmd: cmd, options: &o, corpus: c, plan: runner.Plan{Seeds: 1, Jobs: jobs, Shrink: shrink}, counts: map[string]int{}}
 		if h.variants, err = o.pairs(cmd.Context(), jobs, cmd.ErrOrStderr()); err != nil {
 			return err
 		}
@@ -64,6 +64,7 @@ A hunt that goes on in the same folder first tries again what it has, and says w
 // labHunt is a hunt that goes on.
 type labHunt struct {
 	cmd      *cobra.Command
+	options  *labOptions
 	corpus   *hunt.Corpus
 	plan     runner.Plan
 	variants []runner.Variant // without a scenario
@@ -92,6 +93,7 @@ func (h *labHunt) run(first uint64, seeds int, during time.Duration) error {
 			if found == nil {
 				return nil
 			}
+			found.Modules = h.options.modulesOf(r)
 			if err := h.corpus.Add(found, s); err != nil {
 				return err
 			}
@@ -118,6 +120,28 @@ func (h *labHunt) run(first uint64, seeds int, during time.Duration) error {
 		return errors.New(counted(found, "finding") + ": see above")
 	}
 	return nil
+}
+
+// modulesOf returns the options that give another run the modules of a run, with their settings.
+func (o *labOptions) modulesOf(r *result.Run) (options []string) {
+	add := func(option string, paths []string, m *result.Module) {
+		if m == nil {
+			return
+		}
+		path := m.Name
+		for _, p := range paths {
+			if moduleName(p) == m.Name {
+				path = p
+			}
+		}
+		options = append(options, option, path)
+		for _, c := range m.Config {
+			options = append(options, "--config", fmt.Sprintf("%s:%s=%s", m.Name, c.Key, c.Value))
+		}
+	}
+	add("--strategy", o.strategies, r.Strategy)
+	add("--throttle", o.throttles, r.Throttle)
+	return options
 }
 
 // again tries what the corpus has, and returns how many findings are still there.

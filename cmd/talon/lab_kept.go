@@ -18,6 +18,7 @@ import (
 	"talon/cmd/internal/lab/module"
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/scenario"
+	"talon/cmd/internal/shell"
 	"talon/internal/durable"
 )
 
@@ -58,7 +59,7 @@ const (
 )
 
 // keep writes what made the results of a folder: the scenario, the modules, the command, and how to
-// cite it.
+// cite it. It refuses a folder that has the results of another run.
 func (o *labOptions) keep(dir string, path string, p *labPlan) error {
 	s, text, err := scenario.Open(path)
 	if err != nil {
@@ -71,9 +72,11 @@ func (o *labOptions) keep(dir string, path string, p *labPlan) error {
 	if !isPlainName(s.Name) {
 		k.Scenario = "scenario.toml"
 	}
-	if err := durable.Write(filepath.Join(dir, k.Scenario), text, 0o644); err != nil {
-		return err
+	type file struct {
+		name string
+		text []byte
 	}
+	files := []file{{k.Scenario, text}}
 	seen := map[string]bool{}
 	for i := range p.Variants {
 		for _, m := range []engine.Module{p.Variants[i].Strategy, p.Variants[i].Throttle} {
@@ -92,19 +95,21 @@ func (o *labOptions) keep(dir string, path string, p *labPlan) error {
 				seen[key] = true
 			}
 			one := keptModule{Name: about.Name, File: filepath.Join("modules", strconv.Itoa(len(seen)), about.Name+".wasm"), SHA256: about.SHA256}
-			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(one.File)), 0o755); err != nil {
-				return err
-			}
-			if err := durable.Write(filepath.Join(dir, one.File), wasm.Bytes(), 0o644); err != nil {
-				return err
-			}
+			files = append(files, file{one.File, wasm.Bytes()})
 			if side, err := os.ReadFile(sideCar(wasm.File())); err == nil {
 				one.Side = sum(side)
-				if err := durable.Write(filepath.Join(dir, sideCar(one.File)), side, 0o644); err != nil {
-					return err
-				}
+				files = append(files, file{sideCar(one.File), side})
 			}
 			*list = append(*list, one)
+		}
+	}
+	if err := k.mayGoTo(dir); err != nil {
+		return err
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, f.name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), durable.Write(path, f.text, 0o644)); err != nil {
+			return err
 		}
 	}
 	encoded, err := json.MarshalIndent(&k, "", "  ")
@@ -113,6 +118,35 @@ func (o *labOptions) keep(dir string, path string, p *labPlan) error {
 	}
 	return errors.Join(durable.Write(filepath.Join(dir, keptFile), append(encoded, '\n'), 0o644),
 		durable.Write(filepath.Join(dir, "CITATION.cff"), k.citation(s), 0o644))
+}
+
+// mayGoTo reports an error if a folder has the results of another run. The same run makes the same
+// bytes, so it may go there again: after ^C, for example.
+func (k *kept) mayGoTo(dir string) error {
+	path := filepath.Join(dir, keptFile)
+	before, err := readKept(dir)
+	if _, gone := os.Stat(path); errors.Is(gone, fs.ErrNotExist) {
+		path = filepath.Join(dir, runsFile)
+		if _, gone := os.Stat(path); errors.Is(gone, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	if err == nil {
+		same := *before
+		same.Command = k.Command // its words may differ: the name of the folder, the order of options
+		if a, b := asJSON(&same), asJSON(k); bytes.Equal(a, b) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has the results of another run (%s): want another folder for --out, or remove this one", dir, path)
+}
+
+func asJSON(k *kept) []byte {
+	text, err := json.Marshal(k)
+	if err != nil {
+		panic(err) // it has texts and numbers only
+	}
+	return text
 }
 
 // isPlainName reports whether a name can be the name of a file.
@@ -136,8 +170,8 @@ func (k *kept) citation(s *scenario.Scenario) []byte {
 	line("message: If you use these results, cite them with this data.")
 	line("type: dataset")
 	line("title: %s", quote(fmt.Sprintf("Simulated runs of %s in the network %s", names(k.Strategies), s.Name)))
-	line("abstract: %s", quote(fmt.Sprintf("%d seeds from %d. Scenario %s, digest %s: %s. Throttles: %s. Command: %s. `talon lab rerun` makes them again.",
-		k.Seeds, k.First, s.Name, k.Digest, s.Description, cmp.Or(names(k.Throttles), "none"), strings.Join(k.Command, " "))))
+	line("abstract: %s", quote(fmt.Sprintf("%s from %d. Scenario %s, digest %s: %s. Throttles: %s. Command: %s. `talon lab rerun` makes them again.",
+		counted(k.Seeds, "seed"), k.First, s.Name, k.Digest, s.Description, cmp.Or(names(k.Throttles), "none"), shell.Join(k.Command...))))
 	line("version: %s", quote(k.Talon))
 	line("authors:\n  - name: Put your name here")
 	line("references:\n  - type: software\n    title: Talon\n    version: %s\n    authors:\n      - name: The authors of Talon", quote(k.Talon))

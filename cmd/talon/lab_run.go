@@ -56,7 +56,7 @@ func labRunCommand() *cobra.Command {
 how long lines take. The modules are the files that production runs, and so are the machines that carry out what they decide.
 
 With --out, a folder gets runs.jsonl, the tables as CSV, and report.html. It also gets the scenario, the modules, the command and a CITATION.cff, so that talon lab
-rerun makes the same results from it. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
+rerun makes the same results from it. A folder that has the results of another run is refused; the same run, after ^C for example, starts again there. An invariant that a run breaks ends it: the run is named with its seed, and with the shortest
 part of its events and faults that was found to break it too. The exit code is 1 then. Interrupted, it writes what is done.
 With --finding N, the Nth of these parts is replayed and printed as a story, which talon plugin test plays.
 
@@ -275,15 +275,18 @@ func sweeps(texts []string) ([][]result.Setting, error) {
 	return runner.Combinations(list)
 }
 
+// moduleName is the name of a module that an option gives by its file, its folder or its name.
+func moduleName(path string) string { return strings.TrimSuffix(filepath.Base(path), ".wasm") }
+
 // open makes modules ready, each once for every combination of its settings.
 func (o *labOptions) open(ctx context.Context, paths []string, world string, jobs int, w io.Writer) (list []engine.Module, err error) {
 	for _, path := range paths {
 		file := path
-		name := strings.TrimSuffix(filepath.Base(file), ".wasm")
+		name := moduleName(file)
 		var own []string
 		for _, text := range o.config {
 			of, rest, ok := strings.Cut(text, ":")
-			if !ok || !slices.ContainsFunc(slices.Concat(o.strategies, o.throttles), func(p string) bool { return strings.TrimSuffix(filepath.Base(p), ".wasm") == of }) {
+			if !ok || !slices.ContainsFunc(slices.Concat(o.strategies, o.throttles), func(p string) bool { return moduleName(p) == of }) {
 				return nil, fmt.Errorf("config %q: want MODULE:KEY=VALUE, with the name of a module that is tried", text)
 			}
 			if of == name {

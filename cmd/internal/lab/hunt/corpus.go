@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"talon/cmd/internal/lab/result"
 	"talon/cmd/internal/lab/scenario"
+	"talon/cmd/internal/shell"
 	"talon/internal/durable"
 )
 
@@ -28,18 +30,29 @@ type Found struct {
 	Text      string         `json:"text"`
 	Events    int            `json:"events,omitempty"` // of the shortest part that shows it
 	Faults    int            `json:"faults,omitempty"`
+	Modules   []string       `json:"modules,omitempty"` // options of talon lab run; none: the names above
 }
 
 // String is the line for people. It has the command that shows it again.
 func (f *Found) String() string {
-	modules := f.Strategy
-	command := "--strategy " + f.Strategy
+	modules, options := f.Strategy, []string{"--strategy", f.Strategy}
 	if f.Throttle != "" {
 		modules += " + " + f.Throttle
-		command += " --throttle " + f.Throttle
+		options = append(options, "--throttle", f.Throttle)
 	}
-	return fmt.Sprintf("%s: %s after %v: %.160s (%d events, %d faults): talon lab run %s %s --seed %d --seeds 1",
-		modules, f.Invariant, f.At.Duration(), f.Text, f.Events, f.Faults, f.Scenario, command, f.Seed)
+	if len(f.Modules) > 0 {
+		options = f.Modules
+	}
+	command := slices.Concat([]string{"talon", "lab", "run", f.Scenario}, options, []string{"--seed", strconv.FormatUint(f.Seed, 10), "--seeds", "1"})
+	return fmt.Sprintf("%s: %s after %v: %.160s (%s, %s): %s", modules, f.Invariant, f.At.Duration(), f.Text,
+		counted(f.Events, "event"), counted(f.Faults, "fault"), shell.Join(command...))
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // FoundBy returns what a run found; nil: nothing.

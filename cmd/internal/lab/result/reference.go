@@ -78,6 +78,9 @@ A folder of ` + "`talon lab run --out DIR`" + ` has all that made its results:
 
 ` + "`talon lab rerun DIR`" + ` makes the runs again, and compares them with runs.jsonl to the byte. If they differ, it says what
 changed: the engine, the scenario, a module or its side-car.
+
+A folder takes the results of one run. ` + "`--out`" + ` refuses a folder that has those of another run: name a new folder, or
+remove the old one. The same run may start again there, after ^C for example: the results are the same bytes.
 `
 
 // tablesOf writes the tables of the types in a type, once each.
