@@ -38,12 +38,12 @@ type walker struct {
 	oldNumber uint32
 	oldFound  Changes
 
-	ids   recent.Map[string, string] // the tree of the folder, by the root tree; "" for none
-	raw   recent.Map[string, []byte] // trees as git has them
-	work  int                        // so far
-	most  int                        // work of this call of walk
-	end   time.Time                  // of walks; zero for none
-	trees int                        // that were compared
+	ids     recent.Map[string, string] // the tree of the folder, by the root tree; "" for none
+	raw     recent.Map[string, []byte] // trees as git has them
+	work    int                        // so far
+	maxWork int                        // work of this call of walk
+	end     time.Time                  // of walks; zero for none
+	trees   int                        // that were compared
 }
 
 const (
@@ -203,7 +203,7 @@ func (w *walker) add(n uint32, entries []int32) {
 
 // walk follows the chains until all have ended, or it has done more work than it may.
 func (w *walker) walk(maxWork int) (done bool, err error) {
-	w.most = maxWork
+	w.maxWork = maxWork
 	for w.queue.Len() > 0 {
 		n := heap.Pop(w.queue).(uint32)
 		entries := w.at[n]
@@ -245,7 +245,7 @@ func (w *walker) step(n uint32, entries []int32, from int) (err error) {
 		if len(entries) == 0 {
 			return nil
 		}
-		if w.work > w.most || w.isLate(0) {
+		if w.work > w.maxWork || w.isLate(0) {
 			w.add(n, entries)
 			return nil
 		}
@@ -271,7 +271,7 @@ const maxRun = 4 << 20
 func (w *walker) run(start uint32, entries []int32) (end uint32, suspects []int32) {
 	end = start
 	var parents []uint32
-	for most := min(w.work+maxRun, w.most); w.work < most && end < w.past.base(); {
+	for most := min(w.work+maxRun, w.maxWork); w.work < most && end < w.past.base(); {
 		filter, hashes := w.past.graph.filter(end)
 		if parents = w.past.parents(parents[:0], end); filter == nil || len(parents) == 0 {
 			break
