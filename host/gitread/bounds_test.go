@@ -134,6 +134,66 @@ func TestQuickWork(t *testing.T) {
 	if err != nil || len(found) != entries {
 		t.Errorf("%d entries of %d have a last change: %v", len(found), entries, err)
 	}
+
+	// A machine too slow for the walk in the background keeps what was found, and finds single files.
+	if w, err = r.newWalker(changeKey{at.Commit, ""}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.walkFor(0); err != nil || w.work > 2*quickWork {
+		t.Errorf("a walk without time did work %d: %v", w.work, err)
+	}
+	if found, err := r.finish(w); err != nil || len(found) != 0 {
+		t.Errorf("a walk without time found %d changes: %v", len(found), err)
+	}
+	first := testkit.Git(t, dir, "rev-list", "--max-parents=0", "main")
+	if last, err := r.LastCommit(at.Commit, []string{"file-1"}); err != nil || last != first {
+		t.Errorf("a file was changed last by %q, not by %s: %v", last, first, err)
+	}
+}
+
+// TestChangesBehindManyParents finds the last changes behind a merge of many parents, in several turns.
+func TestChangesBehindManyParents(t *testing.T) {
+	s := newSite(t)
+	dir := t.TempDir()
+	const parents = 200
+	var b strings.Builder
+	for i := range parents {
+		fmt.Fprintf(&b, "commit refs/heads/p%d\nmark :%d\ncommitter C <c@x> %d +0000\ndata 1\nx\n", i, i+1, 1_700_000_000+i)
+		fmt.Fprintf(&b, "M 100644 inline merged\ndata %d\n%[2]d\nM 100644 inline side\ndata %[1]d\n%[2]d\n\n", len(fmt.Sprint(i)), i)
+	}
+	fmt.Fprintf(&b, "commit refs/heads/main\ncommitter C <c@x> 1800000000 +0000\ndata 1\nx\nfrom :1\n")
+	for i := 1; i < parents; i++ {
+		fmt.Fprintf(&b, "merge :%d\n", i+1)
+	}
+	fmt.Fprintf(&b, "M 100644 inline merged\ndata 1\nx\nM 100644 inline side\ndata 3\n%d\n\n", parents-1)
+	stream := filepath.Join(t.TempDir(), "stream")
+	check(t, os.WriteFile(stream, []byte(b.String()), 0o644))
+	testkit.Git(t, dir, "init", "-q", "-b", "main")
+	testkit.Git(t, dir, "-c", "alias.feed=!f() { git fast-import --quiet --force < \"$1\"; }; f", "feed", stream)
+	repo := s.repo(alice, "x")
+	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
+	s.share(repo)
+	check(t, repo.WriteCommitGraph(t.Context(), true))
+	r := s.open(repo)
+	at, _ := r.HEAD()
+	w, err := r.newWalker(changeKey{at.Commit, ""}, nil)
+	check(t, err)
+	check(t, s.reader.costly.Acquire(t.Context(), bound.Holder{}))
+	if done, err := r.walkQuickly(w); done || err != nil || w.work > 2*freeWork {
+		t.Errorf("a request that has no turn did work %d: %v", w.work, err)
+	}
+	s.reader.costly.Release()
+	if _, err := r.walkPath(at.Commit, "merged", 0, 1, freeWork); !errors.Is(err, errAskGit) {
+		t.Errorf("the log of a path asked about %d parents: %v", parents, err)
+	}
+	if done, err := w.walk(laterWork); !done || err != nil {
+		t.Errorf("the background: %v, %v", done, err)
+	}
+	found, err := w.changes()
+	side := testkit.Git(t, dir, "rev-parse", fmt.Sprintf("p%d", parents-1))
+	if err != nil || found["merged"].ID != at.Commit || found["side"].ID != side {
+		t.Errorf("last changes %v: %v", found, err)
+	}
 }
 
 // TestChangesBehindLargeFolder shows the last changes of a folder that was once too large to read.

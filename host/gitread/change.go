@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"talon/internal/recent"
 )
@@ -24,10 +25,11 @@ const (
 
 	// A request itself walks for about 6 ms: freeWork. If nobody has the turn of costly answers, it
 	// goes on to about 100 ms: quickWork. It leaves the rest to the background, which ends after about
-	// 10 s: laterWork. The work is that of a walker.
+	// 10 s: laterWork, or walkTime where the machine is slower. The work is that of a walker.
 	freeWork  = 1 << 20
 	quickWork = 16 << 20
 	laterWork = 1600 << 20
+	walkTime  = laterTime / 2
 
 	// maxFolders is how many folders of a repository are remembered as those looked at last.
 	maxFolders = 16
@@ -174,11 +176,18 @@ func (r *Repository) findChanges(commit, folder string) error {
 	if err != nil || w == nil {
 		return err
 	}
-	// A page shows what was found until then.
-	if _, err := w.walk(laterWork); err != nil {
+	if err := w.walkFor(walkTime); err != nil {
 		return err
 	}
 	_, err = r.finish(w)
+	return err
+}
+
+// walkFor has a walker do the work of the background, for at most a duration. What it found until then
+// counts: without it, each visitor would have the same work begin again.
+func (w *walker) walkFor(d time.Duration) error {
+	w.end = time.Now().Add(d)
+	_, err := w.walk(laterWork)
 	return err
 }
 
@@ -196,7 +205,8 @@ func (r *Repository) LastCommit(commit string, path []string) (string, error) {
 // findLastCommit is LastCommit without a walk for the folder.
 func (r *Repository) findLastCommit(commit string, path []string) (string, error) {
 	folder, name := path[:len(path)-1], path[len(path)-1]
-	if found, ok := r.reader.changes.get(changeKey{commit, strings.Join(folder, "/")}); ok {
+	// The changes of a folder lack those that took too long.
+	if found, ok := r.reader.changes.get(changeKey{commit, strings.Join(folder, "/")}); ok && found[name].ID != "" {
 		return found[name].ID, nil
 	}
 	ids, err := r.walkPath(commit, strings.Join(path, "/"), 0, 1, freeWork)

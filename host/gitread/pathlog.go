@@ -71,7 +71,7 @@ func (r *Repository) walkPath(tip, name string, from, limit, maxWork int) (ids [
 	if err := r.openObjects(); err != nil {
 		return nil, err
 	}
-	w := &pathWalker{repo: r, past: past, key: key}
+	w := &pathWalker{repo: r, past: past, key: key, maxWork: maxWork}
 	folder, base := path.Split(name)
 	w.folder, w.name = strings.TrimSuffix(folder, "/"), base
 	w.others.Size = walkerIDs
@@ -119,11 +119,11 @@ func (r *Repository) walkPath(tip, name string, from, limit, maxWork int) (ids [
 
 // pathWalker compares what commits have at a path.
 type pathWalker struct {
-	repo         *Repository
-	past         *history
-	folder, name string
-	key          pathKey
-	work         int
+	repo          *Repository
+	past          *history
+	folder, name  string
+	key           pathKey
+	work, maxWork int
 
 	// The entries at the path of the commit that the walk came to last, and of others.
 	last      uint32
@@ -208,13 +208,16 @@ func (w *pathWalker) entry(n uint32) (pathEntry, error) {
 // read returns what is at the path below a root tree. One question is for the folder, which has the
 // mode as well.
 func (w *pathWalker) read(root string) (e pathEntry, err error) {
-	w.work += costOfCompare
+	if w.work > w.maxWork {
+		return e, errAskGit // also in the middle of 20,000 parents
+	}
 	kind, raw := "", []byte(nil)
 	if w.folder == "" {
 		kind, raw, err = w.repo.objects.Object(root, maxTreeBytes)
 	} else {
 		_, kind, raw, err = w.repo.objects.ObjectAt(root, w.folder, maxTreeBytes)
 	}
+	w.work += max(costOfCompare, len(raw)/4) // a tree of 64 KiB takes twice as long as a small one
 	switch {
 	case errors.Is(err, gitrepo.ErrPath), errors.Is(err, ErrTooLarge):
 		return e, errAskGit

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"talon/host/gitrepo"
 	"talon/internal/recent"
@@ -37,10 +38,12 @@ type walker struct {
 	oldNumber uint32
 	oldFound  Changes
 
-	ids   recent.Map[string, string] // the tree of the folder, by the root tree; "" for none
-	raw   recent.Map[string, []byte] // trees as git has them
-	work  int                        // so far
-	trees int                        // that were compared
+	ids     recent.Map[string, string] // the tree of the folder, by the root tree; "" for none
+	raw     recent.Map[string, []byte] // trees as git has them
+	work    int                        // so far
+	maxWork int                        // work of this call of walk
+	end     time.Time                  // of walks; zero for none
+	trees   int                        // that were compared
 }
 
 const (
@@ -200,6 +203,7 @@ func (w *walker) add(n uint32, entries []int32) {
 
 // walk follows the chains until all have ended, or it has done more work than it may.
 func (w *walker) walk(maxWork int) (done bool, err error) {
+	w.maxWork = maxWork
 	for w.queue.Len() > 0 {
 		n := heap.Pop(w.queue).(uint32)
 		entries := w.at[n]
@@ -217,7 +221,7 @@ func (w *walker) walk(maxWork int) (done bool, err error) {
 		case err != nil:
 			return false, err
 		}
-		if w.work += costOfCommit; w.work > maxWork {
+		if w.work += costOfCommit; w.work > maxWork || w.isLate(0) {
 			return w.queue.Len() == 0, nil
 		}
 		if err := context.Cause(w.repo.ctx); err != nil {
@@ -227,12 +231,22 @@ func (w *walker) walk(maxWork int) (done bool, err error) {
 	return true, nil
 }
 
+// isLate reports whether the end of walks was some time ago.
+func (w *walker) isLate(by time.Duration) bool {
+	return !w.end.IsZero() && time.Since(w.end) > by
+}
+
 // step has the chains go on from a commit to the first of its parents, from one on, that has the same
-// entry. The others end.
+// entry. The others end. A commit of git may have 20,000 parents: where that is too much work for this
+// call of walk, the chains wait at the commit.
 func (w *walker) step(n uint32, entries []int32, from int) (err error) {
 	parents := w.past.parents(nil, n)
 	for _, p := range parents[min(from, len(parents)):] {
 		if len(entries) == 0 {
+			return nil
+		}
+		if w.work > w.maxWork || w.isLate(0) {
+			w.add(n, entries)
 			return nil
 		}
 		if entries, err = w.pass(n, p, entries); err != nil {
@@ -257,7 +271,7 @@ const maxRun = 4 << 20
 func (w *walker) run(start uint32, entries []int32) (end uint32, suspects []int32) {
 	end = start
 	var parents []uint32
-	for most := w.work + maxRun; w.work < most && end < w.past.base(); {
+	for most := min(w.work+maxRun, w.maxWork); w.work < most && end < w.past.base(); {
 		filter, hashes := w.past.graph.filter(end)
 		if parents = w.past.parents(parents[:0], end); filter == nil || len(parents) == 0 {
 			break
@@ -387,6 +401,9 @@ func (w *walker) changes() (Changes, error) {
 		}
 		change, ok := made[n]
 		if !ok {
+			if w.isLate(walkTime / 2) {
+				continue // and show what is there
+			}
 			var err error
 			change, err = w.repo.changeAt(w.past.id(n))
 			if errors.Is(err, ErrTooLarge) {
