@@ -183,8 +183,8 @@ func (r *Repository) findChanges(commit, folder string) error {
 	return err
 }
 
-// walkFor has a walker do the work of the background, for at most a duration. What it found until then
-// counts: without it, each visitor would have the same work begin again.
+// walkFor has a walker do the work of the background, for at most a duration. The walker keeps the
+// changes that it found until then. Otherwise each visitor would start the same work again.
 func (w *walker) walkFor(d time.Duration) error {
 	w.end = time.Now().Add(d)
 	_, err := w.walk(laterWork)

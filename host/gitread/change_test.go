@@ -356,12 +356,7 @@ func TestRuns(t *testing.T) {
 			commit(i)
 		}
 	}
-	file := filepath.Join(t.TempDir(), "stream")
-	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Git(t, dir, "init", "-q", "-b", "main")
-	testkit.Git(t, dir, "-c", "alias.feed=!f() { git fast-import --quiet --force < \"$1\"; }; f", "feed", file)
+	fastImport(t, dir, b.String())
 	repo := s.repo(alice, "x")
 	testkit.Git(t, dir, "push", "-q", repo.Dir(), "main")
 	s.share(repo)

@@ -163,8 +163,14 @@ func generate(t testing.TB, dir string, n int, seed uint64) {
 			fmt.Fprintf(&b, "reset refs/heads/topic/%d\nfrom :%d\n\n", i, i+1)
 		}
 	}
+	fastImport(t, dir, b.String())
+}
+
+// fastImport makes a repository of a stream of git fast-import.
+func fastImport(t testing.TB, dir, stream string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "stream")
-	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(stream), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Git(t, dir, "init", "-q", "-b", "main")

@@ -15,10 +15,13 @@
 //
 // [Registry.Record] records decisions.
 //
-// Files, by stage: open.go, reconcile.go, build.go, switch.go and apply.go bring files into use;
-// decide.go, chain.go, ask.go and shadow.go decide; trace.go, journal.go, recording.go and
-// disputes.go keep how; status.go, describe.go and health.go tell it; nodes.go, propose.go and
-// others.go share plugins between servers.
+// Files, by stage:
+//
+//   - open.go, reconcile.go, build.go, switch.go and apply.go bring files into use.
+//   - decide.go, chain.go, ask.go and shadow.go decide.
+//   - trace.go, journal.go, recording.go and disputes.go keep how a decision was taken.
+//   - status.go, describe.go and health.go report the state.
+//   - nodes.go, propose.go and others.go share plugins between servers.
 //
 // An active set has all plugins that decide at one moment. Decisions enter it and leave it.
 // The last one to leave a replaced active set closes the modules that only this set used.

@@ -99,9 +99,9 @@ func startCrew(o *Options, c Crew) (*crew, error) {
 	return p, nil
 }
 
-// attack begins an attack, and rest ends it until the next.
-func (p *crew) attack() { _, _ = io.WriteString(p.in, "attack\n") }
-func (p *crew) rest()   { _, _ = io.WriteString(p.in, "rest\n") }
+// attack begins an attack, and standIdle ends it until the next.
+func (p *crew) attack()    { _, _ = io.WriteString(p.in, "attack\n") }
+func (p *crew) standIdle() { _, _ = io.WriteString(p.in, "rest\n") }
 
 // stop ends the process.
 func (p *crew) stop() (o Outcome) {
@@ -185,7 +185,7 @@ func Measure(ctx context.Context, a Attack, o Options) (*Result, error) {
 		r.Processor.add(used(), rounds)
 		unwatch()
 		if round < rounds-1 {
-			p.rest()
+			p.standIdle()
 			pause(ctx, restTime)
 		}
 	}
