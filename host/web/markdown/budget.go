@@ -135,6 +135,9 @@ func (p boundedInline) Parse(parent ast.Node, block text.Reader, pc parser.Conte
 	case ']':
 		// The parser looks through the inlines since the bracket that it closes.
 		cost += 4 * b.brackets
+		if len(line) > 1 && line[1] == '(' {
+			cost += destination(line[2:]) / 8
+		}
 	case '*', '_', '~':
 		// Each delimiter may be compared with all before it.
 		b.delimiters++
@@ -146,6 +149,25 @@ func (p boundedInline) Parse(parent ast.Node, block text.Reader, pc parser.Conte
 		b.brackets--
 	}
 	return node
+}
+
+// destination returns how many bytes the parser reads as the destination of a link. Without a
+// space and an end, these are the rest of the line, for each link of the line.
+func destination(line []byte) int {
+	opened := 0
+	for i, c := range line {
+		switch {
+		case c <= ' ':
+			return i
+		case c == '(':
+			opened++
+		case c == ')':
+			if opened--; opened < 0 {
+				return i
+			}
+		}
+	}
+	return len(line)
 }
 
 // boundedParagraph leaves paragraphs alone that would become too large as a table.
