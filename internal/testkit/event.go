@@ -15,13 +15,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"testing"
 
 	"github.com/btcsuite/btcd/btcec/v2"
 	"github.com/btcsuite/btcd/btcec/v2/schnorr"
 
 	"talon/host"
-	"talon/internal/race"
 )
 
 // Unsigned returns an event of an author with the right id and no signature, as it would come
@@ -116,13 +114,4 @@ func (s *Signer) signature(hash [32]byte, options ...schnorr.SignOption) host.Si
 		panic(err)
 	}
 	return host.Sig(signature.Serialize())
-}
-
-// SkipRace skips a test under the race detector: one goroutine computes for long in it, or waits for
-// other programs, so that there is nothing to find. make race-all skips it, too.
-func SkipRace(tb testing.TB) {
-	tb.Helper()
-	if race.Detector {
-		tb.Skip("one goroutine, with much to compute or to wait for")
-	}
 }
