@@ -48,13 +48,13 @@ QUICK_RUST := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CA
 # make lint has all of go vet, of which go test would do a part again. Tests wait for
 # servers and for git: three packages at a time keep two processors busy.
 test: tools ## every test, and the seeds of every fuzz target
-	$(QUICK_RUST) $(GO) test -vet=off -p 3 -timeout 25m $(PACKAGES)
+	$(QUICK_RUST) scripts/in-memory $(GO) test -vet=off -p 3 -timeout 25m $(PACKAGES)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		echo 'skipped: what needs PostgreSQL, which is not installed (Debian: apt install postgresql)'
 
 # Which packages, and why not the others: scripts/race-packages -v.
 race: tools ## the packages with goroutines or locks of their own, under the race detector
-	$(GO) test -vet=off -race -p 3 -timeout 45m $$(scripts/race-packages)
+	scripts/in-memory $(GO) test -vet=off -race -p 3 -timeout 45m $$(scripts/race-packages)
 
 race-all: tools ## every test of every package under the race detector, an hour
 	TALON_TEST_RACE=all $(GO) test -vet=off -race -timeout 90m $(PACKAGES)

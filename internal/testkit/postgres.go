@@ -125,8 +125,7 @@ func (p *Postgres) start() (err error) {
 	if p.bin, err = postgresPrograms(); err != nil {
 		return err
 	}
-	// Short, for the path of a socket.
-	if p.dir, err = os.MkdirTemp("/tmp", "talon-pg"); err != nil {
+	if p.dir, err = os.MkdirTemp(postgresFolder(), "talon-pg"); err != nil {
 		return err
 	}
 	if owner := postgresUser(); owner != nil {
@@ -138,6 +137,18 @@ func (p *Postgres) start() (err error) {
 		return err
 	}
 	return p.serve()
+}
+
+// postgresFolder returns the folder for temporary files, if its path is short enough for that of a
+// socket, and every user may enter it.
+func postgresFolder() string {
+	const usual = "/tmp"
+	dir := os.TempDir()
+	info, err := os.Stat(dir)
+	if err != nil || len(dir) > 16 || info.Mode().Perm()&0o001 == 0 {
+		return usual
+	}
+	return dir
 }
 
 // newData makes the folder of data: a copy of one that initdb has made once, which takes a third of the
