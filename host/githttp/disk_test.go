@@ -191,6 +191,7 @@ func TestDiskOfANetwork(t *testing.T) {
 	dir := work(t, gitrepo.SHA1)
 	push := func(addr, branch string) (string, error) {
 		t.Helper()
+		git(t, dir, "config", "core.compression", "0")
 		git(t, dir, "checkout", "-q", "--orphan", branch)
 		if err := os.WriteFile(filepath.Join(dir, "noise"), append(noise(largeFile), branch...), 0o644); err != nil {
 			t.Fatal(err)

@@ -203,9 +203,10 @@ func noise(n int) []byte {
 	return out
 }
 
-// addNoise commits a file of bytes that do not compress.
+// addNoise commits a file of bytes that do not compress. Git does not try to.
 func addNoise(t testing.TB, dir string, n int) {
 	t.Helper()
+	git(t, dir, "config", "core.compression", "0")
 	if err := os.WriteFile(filepath.Join(dir, "noise"), noise(n), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func (r *besideResult) String() string {
 
 // TestBeside compares strategies in worlds whose events are at some of their repository's relays,
 // or at all of them, in virtual time. It measures the bytes that they receive, and the delays.
-// TALON_TEST_DEVNET=1 has 1,000 repositories at 5 of 100 relays each.
+// make test has the first world. TALON_TEST_DEVNET=1 has 1,000 repositories at 5 of 100 relays each.
 func TestBeside(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
@@ -242,6 +242,9 @@ func TestBeside(t *testing.T) {
 		results := map[string]besideResult{}
 		for _, strategy := range []string{"layered-v5", "mirror"} {
 			t.Run(s.name+"/"+strategy, func(t *testing.T) {
+				if s.name != "spread" {
+					testkit.Nightly(t, "the world spread has both strategies")
+				}
 				p := matrixProfile(t, s.profile, "")
 				modules, code := matrixModules(t, "plugins/"+strategy, "")
 				var r besideResult

@@ -8,6 +8,7 @@ import (
 	"talon/host/store/semantics"
 	"talon/host/store/storetest"
 	"talon/internal/race"
+	"talon/internal/testkit"
 )
 
 func TestSuite(t *testing.T) { storetest.Run(t, engine{}) }
@@ -17,9 +18,9 @@ type engine struct{}
 
 func (engine) Rounds() int {
 	if testing.Short() || race.Detector {
-		return 4
+		return testkit.Sized(2, 4)
 	}
-	return 12
+	return testkit.Sized(4, 12)
 }
 
 func (engine) New(t testing.TB) string { return t.TempDir() }

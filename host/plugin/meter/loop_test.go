@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	w "talon/host/plugin/wasmtest"
+	"talon/internal/testkit"
 )
 
 // uncopied are options with which no loop is copied: none has only one byte.
@@ -167,7 +168,7 @@ func rewritten(t testing.TB, wasm []byte, opt Options) []byte {
 
 // TestRandomLoops runs random programs with and without copies of loops.
 func TestRandomLoops(t *testing.T) {
-	const programs = 150
+	programs := testkit.Sized(50, 150)
 	rt := newRuntime(t, wazero.NewRuntimeConfigCompiler())
 	copied := 0
 	for seed := range uint64(programs) {

@@ -8,6 +8,7 @@ import (
 	"talon/host"
 	"talon/host/relaysync/loop"
 	"talon/internal/heap"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -95,7 +96,7 @@ func (s *rounds) Call(request []byte, _ int64) (answer []byte, fresh bool, err e
 // news more often. Its memory must stay level. For a relay without a connection, it keeps a record
 // of some hundred bytes in memory, and its believed content on disk.
 func TestThousandsOfRelays(t *testing.T) {
-	relays := 5000
+	relays := testkit.Sized(1000, 5000)
 	if testing.Short() {
 		relays = 500
 	}

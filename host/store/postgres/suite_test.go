@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestSuite runs the suite of all engines on three stores of one database: they answer like
-// one.
+// TestSuite runs the suite of all engines on two stores of one database: they answer like one.
+// make scale has three stores.
 func TestSuite(t *testing.T) {
 	server.URL(t) // or skip all
 	storetest.Run(t, engine{})
@@ -41,7 +41,7 @@ func (engine) New(t testing.TB) string { return server.URL(t) }
 
 func (engine) Open(ctx context.Context, name string, o storetest.Options) (storetest.Store, error) {
 	var n nodes
-	for range 3 {
+	for range testkit.Sized(2, 3) {
 		s, err := Open(ctx, name, Options{Readers: 1, Held: o.Held, idle: patient})
 		if err != nil {
 			return nil, errors.Join(err, n.Close())

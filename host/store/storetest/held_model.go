@@ -378,7 +378,7 @@ func testHeldModel(t *testing.T, x Engine) {
 			m := &heldModel{model: newModel(), gone: map[host.ID]int64{}, limits: opts.Held}
 			w := &world{Rand: rand.New(rand.NewPCG(uint64(seed), 2))}
 			now := int64(1_700_000_000)
-			for step := range 60 {
+			for step := range steps(x, 60) {
 				compareHolds(t, s, m, w, &now)
 				compareHeldReads(t, s, m, w)
 				compareReads(t, s, m.model, w, now)

@@ -8,17 +8,18 @@ import (
 
 	"talon/host"
 	"talon/host/store/semantics"
+	"talon/internal/testkit"
 )
 
 // testHiddenModel runs the same random story on two databases. In one of them, random events are
 // hidden meanwhile. All answers about events that come are the same, and in the end, when all are
 // shown again, so are the databases: hidden events replace, are replaced, are deleted and expire.
 func testHiddenModel(t *testing.T, x Engine) {
-	for seed := range uint64(max(2, x.Rounds()/10)) {
+	for seed := range uint64(max(testkit.Sized(1, 2), x.Rounds()/10)) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		plain, hiding := open(t, x), open(t, x)
 		var all []host.ID
-		for n := range 120 {
+		for n := range steps(x, 120) {
 			now := int64(100 + n)
 			if r.IntN(4) == 0 {
 				hideSome(t, hiding, r, all, now)

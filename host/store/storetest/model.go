@@ -319,7 +319,7 @@ func testModel(t *testing.T, x Engine) {
 			s, m := openWith(t, x, dir, opts), newModel()
 			w := &world{Rand: rand.New(rand.NewPCG(uint64(seed), 1))}
 			now := int64(100)
-			for step := range 40 {
+			for step := range steps(x, 40) {
 				compareWrites(t, s, m, w, now)
 				for range 12 {
 					compareReads(t, s, m, w, now)

@@ -13,6 +13,7 @@ import (
 
 	"talon/host"
 	"talon/host/wire"
+	"talon/internal/testkit"
 )
 
 // testFetch asks for what is there, what is not, and more than one piece.
@@ -21,14 +22,20 @@ func testFetch(t *testing.T, x Engine) {
 	big := strings.Repeat("x", 300_000)
 	var rows []int64
 	var want []string
+	var events []*host.Event
 	for n := range 600 {
 		e := Event(n, 1, 1, 1)
 		if n%100 < 6 {
 			e.Content = big
 			e.JSON = e.AppendJSON(nil)
 		}
-		rows = append([]int64{Put(t, s, 0, e)[0].Seq}, rows...)
+		events = append(events, e)
 		want = append([]string{string(e.JSON)}, want...)
+	}
+	for part := range slices.Chunk(events, 50) {
+		for _, out := range Put(t, s, 0, part...) {
+			rows = append([]int64{out.Seq}, rows...)
+		}
 	}
 	rows = slices.Insert(rows, 300, 999_999)
 	var got []string
@@ -75,15 +82,16 @@ func testLookUps(t *testing.T, x Engine) {
 // selected.
 func testSeqOfSelection(t *testing.T, x Engine) {
 	s, ctx := open(t, x), context.Background()
+	writes := testkit.Sized(60, 200)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for n := range 200 {
+		for n := range writes {
 			Put(t, s, 0, Event(2*n, 1, 1, int64(n)), Event(2*n+1, 1, 7, int64(n)))
 		}
 	})
 	for range 4 {
 		wg.Go(func() {
-			for last := int64(0); last < 400; {
+			for last := int64(0); last < 2*int64(writes); {
 				sel, err := s.Select(ctx, []host.Filter{{Limit: -1}}, 0)
 				if err != nil {
 					t.Error(err)

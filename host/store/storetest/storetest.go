@@ -12,6 +12,7 @@ import (
 	"talon/host"
 	"talon/host/moderation"
 	"talon/host/store/semantics"
+	"talon/internal/testkit"
 )
 
 // Engine opens databases of one kind.
@@ -23,7 +24,7 @@ type Engine interface {
 	Open(ctx context.Context, name string, o Options) (Store, error)
 	ReadOnly(ctx context.Context, name string) (Store, error)
 
-	// Rounds is how often a long random story is run.
+	// Rounds is how often a long random story is run. A single one has half of its steps in make test.
 	Rounds() int
 }
 
@@ -164,6 +165,14 @@ func Event(n int, author byte, kind host.Kind, at int64, tags ...host.Tag) *host
 	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), byte(n >> 16), 1}).Read(e.ID[:])
 	e.JSON = e.AppendJSON(nil)
 	return e
+}
+
+// steps returns how many steps of all those of a random story are run.
+func steps(x Engine, all int) int {
+	if x.Rounds() == 1 {
+		return testkit.Sized(all/2, all)
+	}
+	return all
 }
 
 func open(t testing.TB, x Engine) Store { return openWith(t, x, x.New(t), Options{}) }
