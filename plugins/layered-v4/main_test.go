@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"talon/internal/testkit"
 	"talon/sdk/strategy"
 	"talon/sdk/strategy/strategytest"
 )
@@ -18,7 +19,7 @@ func TestManyRelays(t *testing.T) {
 
 // TestConverges: whatever fails, nothing is lost.
 func TestConverges(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range uint64(testkit.Sized(3, 10)) {
 		strategytest.Converges(t, manifest, new(layered), nil, seed)
 		// Everything is reopened often, and while something else is on its way.
 		strategytest.Converges(t, manifest, new(layered), map[string]any{"consolidate_above_filters": int64(12)}, seed)

@@ -16,6 +16,7 @@ import (
 	"talon/host/moderation/enforce"
 	"talon/host/store"
 	"talon/host/store/storetest"
+	"talon/internal/testkit"
 )
 
 // rig is a store with a pipeline and an enforcer.
@@ -282,7 +283,8 @@ func TestTime(t *testing.T) {
 		t.Skip("it measures")
 	}
 	r := newRig(t)
-	const events, repositories = 10_000, 50
+	const repositories = 50
+	events := testkit.Sized(1000, 10_000)
 	var list []*host.Event
 	for n := range events {
 		tags := []host.Tag{{"a", fmt.Sprintf("30617:%s:r%d", host.PubKey{1}, n%repositories)}, {"p", host.PubKey{9}.String()}, {"subject", "x"}, {"t", "bug"}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"talon/sdk/abi"
@@ -263,6 +264,17 @@ func (w *visitWorld) pass(millis int64) {
 	}
 }
 
+// scale reports whether tests run in their full size, as make scale has them run.
+func scale() bool { return os.Getenv("TALON_TEST_SCALE") != "" }
+
+// seeds returns how many random stories a test tells: some in make test, all in make scale.
+func seeds(some, all uint64) uint64 {
+	if scale() {
+		return all
+	}
+	return some
+}
+
 // TestVisits: of 300 relays only some can be connected to at the same time. Each of the
 // others is visited every few hours, those that cannot be reached take nobody's turn for
 // long, and the relays that most repositories name keep their places.
@@ -270,6 +282,9 @@ func TestVisits(t *testing.T) {
 	const relays, dead = 300, 20
 	for _, places := range []uint32{20, 200, 299} {
 		t.Run(fmt.Sprint(places), func(t *testing.T) {
+			if places == 299 && !scale() {
+				t.Skip("TALON_TEST_SCALE is not set: 20 and 200 places are tried")
+			}
 			w := &visitWorld{down: map[string]bool{}, up: map[string]int64{}, lost: map[string]int64{}, visit: map[string]int{}}
 			w.h = strategytest.New(t, manifest, &flow{set: layers.Settings{Values: 100, Check: strategy.Minute, Visit: 6 * strategy.Hour, Within: 15 * strategy.Minute}}, nil)
 			limits := strategytest.Limits

@@ -87,7 +87,7 @@ func (w *wire) do(actions []abi.StepAction) {
 // subscription, and fetched each time that it became wanted.
 func TestNothingTwice(t *testing.T) {
 	urls := []string{"wss://0", "wss://1", "wss://2"}
-	for seed := range uint64(40) {
+	for seed := range seeds(10, 40) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		s := &subscriber{flow: flow{set: layers.Settings{
 			Kinds: []uint32{30617, 1621}, Values: 3, Connections: 5, Check: strategy.Hour, Keep: true,
