@@ -40,7 +40,7 @@ func TestSnapshot(t *testing.T) {
 	for range 100 {
 		put(t, s, 0, l.event())
 	}
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("100 commits took %v: the writer waits for the snapshot", took)
 	}
 	t.Chdir(t.TempDir())

@@ -342,11 +342,7 @@ func TestOtherNodeIsFirst(t *testing.T) {
 		defer close(ended)
 		r.moderate(hide(2))
 	}()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
-		t.Fatal("it waits for a row that another node has carried out")
-	}
+	<-ended // without it, the enforcer waits for a row that another node has carried out
 }
 
 // TestShowIsLate: a row bars an event after somebody has decided to show it. It stays hidden.
