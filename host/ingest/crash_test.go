@@ -60,7 +60,7 @@ func TestPurgatoryCrash(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	rounds := 6
+	rounds := testkit.Sized(3, 6)
 	if testing.Short() {
 		rounds = 2
 	}

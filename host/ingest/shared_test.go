@@ -42,7 +42,7 @@ func TestSerializableTogether(t *testing.T) {
 	var server testkit.Postgres
 	t.Cleanup(server.Stop)
 	server.URL(t) // or skip
-	for seed := range uint64(3) {
+	for seed := range uint64(testkit.Sized(1, 3)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { serializableTogether(t, seed, server.URL(t)) })
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 	schema "talon/sdk/abi/manifest"
 	"talon/sdk/strategy"
@@ -262,6 +263,7 @@ func TestMemory(t *testing.T) {
 
 // TestSelfTest loads the strategies as a host does before it runs them.
 func TestSelfTest(t *testing.T) {
+	testkit.Nightly(t, "plugintest.MachineCode tests each module when it or the host has changed")
 	for _, name := range []string{"mirror", "layered-v5", "layered-v4", "layered-v2", "layered-v1"} {
 		wasm, err := os.ReadFile(filepath.Join(plugintest.Build(t, "plugins/"+name), name+".wasm"))
 		if err != nil {
