@@ -263,7 +263,7 @@ func TestMemory(t *testing.T) {
 
 // TestSelfTest loads the strategies as a host does before it runs them.
 func TestSelfTest(t *testing.T) {
-	testkit.Nightly(t, "plugintest.MachineCode tests each module when it or the host has changed")
+	testkit.Nightly(t, "a relay tests them when it loads them, as cmd/talon does before its tests")
 	for _, name := range []string{"mirror", "layered-v5", "layered-v4", "layered-v2", "layered-v1"} {
 		wasm, err := os.ReadFile(filepath.Join(plugintest.Build(t, "plugins/"+name), name+".wasm"))
 		if err != nil {
