@@ -8,6 +8,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -195,37 +197,76 @@ func tested(entry, tester string) bool {
 	return err == nil && string(text) == tester
 }
 
-// testerKey identifies the code that tests a module when it is loaded: the sources of the host and
-// of the SDK, and the modules that they use. While it stays, so does the outcome of a self-test. So
-// one process tests for all, and a change of these sources has every module tested again.
+// testerKey identifies the code that tests a module when it is loaded: the sources of package
+// host/plugin, of all packages of Talon that it imports, and of the SDK. While they stay, so does the
+// outcome of a self-test. So one process tests for all, and a change of these sources has every module
+// tested again.
 var testerKey = sync.OnceValues(func() (string, error) {
 	root, err := root()
 	if err != nil {
 		return "", err
 	}
+	files, err := sourcesOf(root, "talon/host/plugin", "host/plugin")
+	if err != nil {
+		return "", err
+	}
+	err = fs.WalkDir(os.DirFS(root), "sdk", func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules"):
+			return fs.SkipDir
+		case isSource(file):
+			files = append(files, file)
+		}
+		return nil
+	})
 	sum := sha256.New()
-	add := func(file string) error {
-		text, err := os.ReadFile(filepath.Join(root, file))
+	for _, file := range append(files, "go.sum") {
+		text, readErr := os.ReadFile(filepath.Join(root, file))
+		err = errors.Join(err, readErr)
 		fmt.Fprintf(sum, "%s %d\n", file, len(text))
 		sum.Write(text)
-		return err
-	}
-	err = add("go.sum")
-	for _, dir := range []string{"host", "sdk"} {
-		err = errors.Join(err, fs.WalkDir(os.DirFS(root), dir, func(file string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules"):
-				return fs.SkipDir
-			case strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go"):
-				return add(file)
-			}
-			return nil
-		}))
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)), err
 })
+
+func isSource(file string) bool {
+	return strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go")
+}
+
+// sourcesOf returns the files of a package of Talon, given by its import path and its folder, and of all
+// packages of Talon that it imports, the SDK apart. Their order stays.
+func sourcesOf(root, name, folder string) (files []string, err error) {
+	module := strings.TrimSuffix(name, folder)
+	todo, seen := []string{folder}, map[string]bool{folder: true}
+	for len(todo) > 0 {
+		folder, todo = todo[0], todo[1:]
+		entries, err := os.ReadDir(filepath.Join(root, folder))
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			file := path.Join(folder, entry.Name())
+			if entry.IsDir() || !isSource(file) {
+				continue
+			}
+			files = append(files, file)
+			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly)
+			if err != nil {
+				return nil, err
+			}
+			for _, spec := range parsed.Imports {
+				imported, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module)
+				if ok && !seen[imported] && !strings.HasPrefix(imported, "sdk/") {
+					seen[imported] = true
+					todo = append(todo, imported)
+				}
+			}
+		}
+	}
+	return files, nil
+}
 
 // compilerKey identifies everything except the module that machine code depends on: wazero,
 // and the code that meters the module before wazero compiles it.
