@@ -207,6 +207,7 @@ func TestSmallBombs(t *testing.T) {
 
 // A pack whose refs no event here vouches for may inflate to less, whatever it holds.
 func TestEarlyPacks(t *testing.T) {
+	testkit.SkipRace(t)
 	s := newSite(t, nil)
 	s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)

@@ -38,6 +38,7 @@ func leftovers(t testing.TB, r *gitrepo.Repo) []string {
 // room again, the large push lands too. A limit on the size of files simulates the disk. Git
 // meets it as an error of write, or, in the second round, as a signal that kills it.
 func TestFullDisk(t *testing.T) {
+	testkit.SkipRace(t)
 	for how, script := range map[string]string{"an error": "trap '' XFSZ; ", "a signal": ""} {
 		t.Run(how, func(t *testing.T) {
 			dir := t.TempDir()
@@ -200,6 +201,7 @@ func TestPushToRemovedRepository(t *testing.T) {
 // an option or a path to git, asks for an object that is not advertised, or makes git work for
 // long.
 func TestHostileFetches(t *testing.T) {
+	testkit.SkipRace(t)
 	s := newSite(t, nil)
 	r, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)
@@ -276,6 +278,7 @@ func TestHostileFetches(t *testing.T) {
 // TestIdentifiers: a repository with any identifier can be pushed to and cloned, and each
 // identifier has a repository of its own.
 func TestIdentifiers(t *testing.T) {
+	testkit.SkipRace(t)
 	s := newSite(t, nil)
 	dir := work(t, gitrepo.SHA1)
 	id := git(t, dir, "rev-parse", "main")
@@ -296,6 +299,7 @@ func TestIdentifiers(t *testing.T) {
 
 // A client of one format and a repository of the other: refused, and nothing stays.
 func TestFormatsDoNotMix(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, format := range []gitrepo.Format{gitrepo.SHA1, gitrepo.SHA256} {
 		s := newSite(t, nil)
 		r, url := s.repo("x", format)

@@ -92,6 +92,7 @@ func (s *site) anyRepo() *gitrepo.Repo {
 // TestThinPacksOfStrangers shows that strangers cannot store a large file again by a few hundred
 // bytes, and that the advice of the refusal helps.
 func TestThinPacksOfStrangers(t *testing.T) {
+	testkit.SkipRace(t)
 	s, _, url, dir := newThinSite(t, "", func(l *Limits) { l.ThinEarly = gitrepo.ThinLimit{Free: 256 << 10, Times: 10} })
 	before := s.onDisk()
 	const attacks = 8
@@ -141,6 +142,7 @@ func TestRefusedThinPackIsAskedFor(t *testing.T) {
 // edited: clients are asked for other packs in time. A thin pack that comes all the same is
 // refused. Others have their part.
 func TestThinPacksOfAuthors(t *testing.T) {
+	testkit.SkipRace(t)
 	const copies = 4
 	s, _, url, dir := newThinSite(t, alice, func(l *Limits) { l.Thin = copies*largeFile + largeFile/2 })
 	s.from("192.0.2.1")
@@ -186,6 +188,7 @@ func TestThinPacksOfAuthors(t *testing.T) {
 // TestDiskOfANetwork shows that pushes of one network are refused once they have stored what
 // they may in an hour. Other networks and loopback are not.
 func TestDiskOfANetwork(t *testing.T) {
+	testkit.SkipRace(t)
 	s := newSite(t, func(l *Limits) { l.Disk = 3 * largeFile / 2 })
 	_, url := s.repo("x", gitrepo.SHA1)
 	dir := work(t, gitrepo.SHA1)

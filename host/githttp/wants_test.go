@@ -61,6 +61,7 @@ func (s *site) wanted(version int, path, id string) string {
 // if a stranger's repository has brought more to the store that both share. make test has each format
 // and each kind of store once.
 func TestWants(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, format := range []gitrepo.Format{gitrepo.SHA1, gitrepo.SHA256} {
 		for _, bitmap := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/bitmap %t", format, bitmap), func(t *testing.T) {

@@ -192,6 +192,7 @@ func TestChangesBehindManyParents(t *testing.T) {
 
 // TestChangesBehindLargeFolder shows the last changes of a folder that was once too large to read.
 func TestChangesBehindLargeFolder(t *testing.T) {
+	testkit.SkipRace(t)
 	s := newSite(t)
 	dir := t.TempDir()
 	var b strings.Builder

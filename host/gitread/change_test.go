@@ -37,6 +37,7 @@ func (s *site) generated(n int, seed uint64, graph bool) (*gitrepo.Repo, string)
 // TestLastChanges compares each entry of each folder with git log -1, with and without a
 // commit-graph, and after pushes.
 func TestLastChanges(t *testing.T) {
+	testkit.SkipRace(t)
 	trees := 0
 	for _, graph := range []bool{false, true} {
 		for seed := range uint64(3) {

@@ -13,6 +13,7 @@ import (
 // TestPathLog compares the log of each path with that of git, by the filters of the commit-graph and
 // without them.
 func TestPathLog(t *testing.T) {
+	testkit.SkipRace(t)
 	for seed := range uint64(2) {
 		s := newSite(t)
 		repo, dir := s.generated(120, seed, true)

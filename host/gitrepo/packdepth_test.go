@@ -67,6 +67,7 @@ func deltasByID(t testing.TB, dir, commit string, deltas int, before bool) []byt
 // Deltas that name their bases by id are as deep as they may be, whichever way they stand,
 // and a push with deeper ones is refused and leaves nothing.
 func TestDeltasByID(t *testing.T) {
+	testkit.SkipRace(t)
 	root := newRoot(t)
 	dir, _, second := work(t, SHA1)
 	for _, before := range []bool{false, true} {

@@ -135,6 +135,7 @@ func TestPackScan(t *testing.T) {
 
 // TestPackScanOfGit: every pack of git passes, and each object has the right offset.
 func TestPackScanOfGit(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, format := range []Format{SHA1, SHA256} {
 		dir, _, _ := work(t, format)
 		text := strings.Repeat("a line that is there often\n", 2000)

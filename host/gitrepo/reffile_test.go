@@ -19,6 +19,7 @@ import (
 // TestRefFilesAreAsGitReadsThem: reading refs from files gives the same result as git, whatever
 // happened to the repository before.
 func TestRefFilesAreAsGitReadsThem(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, format := range []Format{SHA1, SHA256} {
 		r := newRepo(t, newRoot(t), alice, "x", format)
 		dir, first, second := work(t, format)

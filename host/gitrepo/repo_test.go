@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 func TestLife(t *testing.T) {
@@ -231,6 +232,7 @@ func TestRefIsExact(t *testing.T) {
 }
 
 func TestHasAndConnected(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, format := range []Format{SHA1, SHA256} {
 		root := newRoot(t)
 		r := newRepo(t, root, alice, "x", format)

@@ -127,6 +127,7 @@ func TestThinLimit(t *testing.T) {
 // TestThinLimitStopsGit shows that git does not write much more than it may: the server waits
 // for no end of it.
 func TestThinLimitStopsGit(t *testing.T) {
+	testkit.SkipRace(t)
 	root := newRoot(t)
 	r := newRepo(t, root, alice, "x", SHA1)
 	dir, _, _ := work(t, SHA1)
@@ -317,6 +318,7 @@ func TestRepackOfManyBases(t *testing.T) {
 // TestRepackAfterMaintenance shows that a repack which comes late puts nothing in the place of
 // what maintenance has made, and that maintenance leaves nothing to repack.
 func TestRepackAfterMaintenance(t *testing.T) {
+	testkit.SkipRace(t)
 	r, _, _ := repackable(t, 2)
 	s, _, err := r.shared()
 	if err != nil {

@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // TestCheckFinds damages a database in one way at a time.
 func TestCheckFinds(t *testing.T) {
+	testkit.SkipRace(t)
 	deletion := fake(9, 2, host.KindDeletion, 9, host.Tag{"e", fake(8, 2, 1, 1).ID.String()}, host.Tag{"a", host.Address{Kind: 30000, PubKey: host.PubKey{2}, D: "gone"}.String()})
 	for _, tt := range []struct{ name, sql, want string }{
 		{"text that is no event", `UPDATE event SET json = '{}' WHERE seq = 1`, "its text cannot be read"},

@@ -10,6 +10,7 @@ import (
 
 	"talon/host"
 	"talon/host/purgatory"
+	"talon/internal/testkit"
 )
 
 // TestHeldFails makes the disk full in the middle of a release.
@@ -59,6 +60,7 @@ func TestHeldDamaged(t *testing.T) {
 
 // TestCheckFindsHeld damages purgatory in one way at a time.
 func TestCheckFindsHeld(t *testing.T) {
+	testkit.SkipRace(t)
 	for _, tt := range []struct{ name, sql, want string }{
 		{"text that is no event", `UPDATE held SET json = '{}' WHERE number = 1`, "its text cannot be read"},
 		{"text of another event", `UPDATE held SET json = (SELECT json FROM held WHERE number = 2) WHERE number = 1`, "does not agree with its text"},
@@ -146,6 +148,7 @@ func weighingBefore() string {
 // TestMigrateHeld opens databases as earlier releases made them, and ends with the
 // schema of a new one.
 func TestMigrateHeld(t *testing.T) {
+	testkit.SkipRace(t)
 	schema := func(s *Store) (list []string) {
 		r, err := s.acquire(context.Background())
 		if err != nil {

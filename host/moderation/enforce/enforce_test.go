@@ -279,6 +279,7 @@ func TestOverlap(t *testing.T) {
 // TestTime reports how long it takes to hide, show and purge an author with 10,000 events and 50
 // repositories among 10,000 events of others, and how long others wait for a commit meanwhile.
 func TestTime(t *testing.T) {
+	testkit.SkipRace(t)
 	if testing.Short() {
 		t.Skip("it measures")
 	}

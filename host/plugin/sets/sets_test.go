@@ -18,6 +18,7 @@ import (
 	"talon/host"
 	"talon/host/memfacts"
 	"talon/host/plugin/sidecar"
+	"talon/internal/testkit"
 )
 
 const (
@@ -226,6 +227,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestTooManyMembers(t *testing.T) {
+	testkit.SkipRace(t)
 	dir := t.TempDir()
 	var text bytes.Buffer
 	for i := range maxMembers {

@@ -225,6 +225,7 @@ func TestOpenFails(t *testing.T) {
 
 // TestCheckFinds damages the database in one way at a time, and repairs it before the next.
 func TestCheckFinds(t *testing.T) {
+	testkit.SkipRace(t)
 	s := opened(t, server.URL(t), Options{Readers: 1})
 	d := host.Tag{"d", "x"}
 	storetest.Put(t, tested{s}, 0, storetest.Event(1, 1, 1, 10, d), storetest.Event(2, 1, 30617, 10, d))

@@ -8,11 +8,13 @@ import (
 
 	"talon/host"
 	"talon/host/store/metrics"
+	"talon/internal/testkit"
 )
 
 // TestPlans reads the server's plans: every table is entered by an index, and a further
 // condition on tags is looked up for one candidate at a time.
 func TestPlans(t *testing.T) {
+	testkit.SkipRace(t)
 	s := opened(t, server.URL(t), Options{Readers: 1})
 	authors, kinds, at := []host.PubKey{{1}, {2}}, []host.Kind{1, 7}, int64(5)
 	tags := []host.TagFilter{{Name: 't', Values: []string{"x", "y"}}, {Name: 'p', Values: []string{"x", "y"}}}
@@ -58,6 +60,7 @@ func planOf(t *testing.T, s *Store, sql string, args ...any) (plan string) {
 
 // TestPlanOfLookups: each of many events is looked up by an index, among hidden ones too.
 func TestPlanOfLookups(t *testing.T) {
+	testkit.SkipRace(t)
 	s := opened(t, server.URL(t), Options{Readers: 1})
 	none := [][]byte{}
 	plan := planOf(t, s, lookUp, none, none, none, []int64{}, maxOldBytes, true, true)

@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 // TestSuite runs the suite of all engines on two stores of one database: they answer like one.
 // make scale has three stores.
 func TestSuite(t *testing.T) {
+	testkit.SkipRace(t)
 	server.URL(t) // or skip all
 	storetest.Run(t, engine{})
 }
