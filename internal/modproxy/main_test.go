@@ -32,7 +32,7 @@ func TestModulePath(t *testing.T) {
 		t.Errorf("the module path is %s, want %s", got, home)
 	}
 	left := regexp.MustCompile(`(?m)^[^:]*\.go:[^:]*:.*"` + old + `/(sdk|host|cmd|internal|plugins|examples)\b.*$`)
-	if found := left.FindString(c.run("git", "grep", "-n", `"`+old+"/", "--", "*.go", ":!internal/modproxy")); found != "" {
+	if found := left.FindString(c.run("git", "grep", "-n", "-e", `"`+old+"/", "-e", `"`+home+"/", "--", "*.go", ":!internal/modproxy")); found != "" {
 		t.Errorf("the old path is left: %s", found)
 	}
 	packages := strings.Fields(c.run("go", "list", "./...", home+"/sdk/..."))
