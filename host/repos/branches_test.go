@@ -13,7 +13,7 @@ import (
 // and a client lists them.
 func TestManyBranches(t *testing.T) {
 	testkit.SkipRace(t)
-	const branches = 20_000
+	branches := testkit.Sized(5000, 20_000)
 	w, work, one := newWork(t)
 	w.sent(w.announce(alice, "demo"), host.Held)
 	refs := []string{"refs/heads/main", one}

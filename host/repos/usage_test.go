@@ -139,6 +139,7 @@ func (c *clone) noise(size int) string {
 	if err := os.WriteFile(filepath.Join(c.dir, "noise"), noise, 0o644); err != nil {
 		c.t.Fatal(err)
 	}
+	c.git("config", "core.compression", "0")
 	c.git("add", "noise")
 	return c.commit("noise")
 }

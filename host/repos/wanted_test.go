@@ -55,7 +55,7 @@ func newServed(t *testing.T) (w *world, commit string) {
 // announcements there are, and it finds what a newcomer's repository lacks.
 func TestWantedAmongStrangers(t *testing.T) {
 	testkit.SkipRace(t)
-	const n = 60
+	n := testkit.Sized(20, 60)
 	shapes := map[string]func(i int, all []*testkit.Signer) []*testkit.Signer{
 		"alone": func(int, []*testkit.Signer) []*testkit.Signer { return nil },
 		"cycle": func(i int, all []*testkit.Signer) []*testkit.Signer { return []*testkit.Signer{all[(i+1)%n]} },
@@ -86,7 +86,7 @@ func TestWantedAmongStrangers(t *testing.T) {
 			if len(wants) != n+1 || theirs != 1 {
 				t.Errorf("%d repositories lack something, %d of them the newcomer's; want %d and 1", len(wants), theirs, n+1)
 			}
-			if q, e := counts.questions.Load(), counts.events.Load(); q > 5*n || e > 5*n {
+			if q, e := counts.questions.Load(), counts.events.Load(); q > int64(5*n) || e > int64(5*n) {
 				t.Errorf("a look among %d announcements asks %d times and reads %d events, want at most %d of each", n, q, e, 5*n)
 			}
 		})

@@ -130,6 +130,9 @@ func TestLoadingIsBounded(t *testing.T) {
 		}}.assemble(), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.name == "branch targets" {
+				testkit.Nightly(t, "it compiles for longest, and the others reach the limits as well")
+			}
 			peak, start := watchHeap(t), testkit.CPU()
 			m, err := Load(t.Context(), test.wasm, Options{Name: "guest"})
 			took, heap := testkit.CPU()-start, peak()
