@@ -36,7 +36,7 @@ func TestHandover(t *testing.T) {
 }
 
 // A request waits ten seconds for one that the relay does not answer, and not for later ones. If the
-// answer comes after that, the session fetches what came meanwhile.
+// answer comes after that, the session fetches what came in that time.
 func TestHandoverEnds(t *testing.T) {
 	g := newRig(t, nil)
 	g.do(live("0", kinds(1)))
