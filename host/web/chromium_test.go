@@ -50,7 +50,7 @@ func TestChromium(t *testing.T) {
 }
 
 // often are the kinds of pages that the short run opens.
-var often = []string{"", "repository", "issues", "pulls"}
+var often = []string{"repository", "issues"}
 
 // kindOf returns what a path is the page of.
 func kindOf(path string) string {

@@ -69,7 +69,7 @@ for (const look of looks) {
 test('no link is dead', async () => {
   const context = await browser.newContext({ viewport: desktop })
   const page = await context.newPage()
-  const most = all ? 400 : 60
+  const most = all ? 400 : 20
   const from = new Map(paths.map(p => [p, 'the list of pages']))
   const queue = [...paths], dead = []
   let seen = 0
