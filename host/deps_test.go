@@ -60,7 +60,7 @@ var allowed = map[string]string{
 	"host/store/metrics":        "host host/store/semantics",
 	"host/store/semantics":      "host host/memfacts host/wire",
 	"host/store/textcache":      "",
-	"host/store/storetest":      "host host/bound host/moderation host/purgatory host/store/semantics host/wire",
+	"host/store/storetest":      "host host/bound host/moderation host/purgatory host/store/semantics host/wire internal/testkit",
 	"host/inflate":              "",
 	"host/relay":                "host host/bound host/contain host/inflate host/negentropy host/wire",
 	"host/plugin":               "host host/bundle host/contain host/plugin/folder host/plugin/guest host/plugin/sets host/plugin/sidecar host/plugin/state host/schnorr host/wire internal/smallfile internal/wave sdk/abi sdk/abi/manifest sdk/grasp sdk/nip19",

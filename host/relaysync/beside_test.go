@@ -242,7 +242,7 @@ func TestBeside(t *testing.T) {
 		results := map[string]besideResult{}
 		for _, strategy := range []string{"layered-v5", "mirror"} {
 			t.Run(s.name+"/"+strategy, func(t *testing.T) {
-				if s.name != "spread" {
+				if s.name != "spread" && os.Getenv("TALON_TEST_DEVNET") == "" {
 					testkit.Nightly(t, "the world spread has both strategies")
 				}
 				p := matrixProfile(t, s.profile, "")
