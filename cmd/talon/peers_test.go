@@ -497,6 +497,7 @@ func (w *peersWorld) punctual() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var late, old []time.Duration
+	var slow []string
 	by := map[string][]time.Duration{}
 	for id, e := range w.sent {
 		if e.deleted || e.at.Before(w.began) || w.during(e) != "" {
@@ -507,6 +508,9 @@ func (w *peersWorld) punctual() {
 			took = max(0, at.Sub(e.at))
 		}
 		late = append(late, took)
+		if took > peersLive {
+			slow = append(slow, fmt.Sprintf("%s: kind %d %v after the start took %v", w.peers[e.peer].name, e.Kind, e.at.Sub(w.began).Round(time.Second), took.Round(time.Millisecond)))
+		}
 		if e.at.Unix()-e.CreatedAt > peersOld/2 {
 			old = append(old, took)
 		}
@@ -517,6 +521,8 @@ func (w *peersWorld) punctual() {
 	if p99 > peersLive {
 		w.Errorf("live events come after %v (p99), want %v", p99, peersLive)
 	}
+	slices.Sort(slow)
+	w.Logf("later than %v: %q", peersLive, slow[:min(len(slow), 20)])
 	p50, p99, worst = percentiles(old)
 	w.Logf("live events with old dates: %d, p50 %v, p99 %v, longest %v", len(old), p50, p99, worst)
 	for _, p := range w.peers {
@@ -539,7 +545,7 @@ func (w *peersWorld) returned() {
 	defer w.mu.Unlock()
 	for _, o := range w.outages {
 		if o.peer < 0 {
-			w.Logf("outage: Talon was %s for %v", o.how, o.end.Sub(o.began).Round(100*time.Millisecond))
+			w.Logf("outage: %v after the start Talon was %s for %v", o.began.Sub(w.began).Round(time.Second), o.how, o.end.Sub(o.began).Round(100*time.Millisecond))
 			continue
 		}
 		var during, after time.Duration
@@ -557,8 +563,8 @@ func (w *peersWorld) returned() {
 				after = max(after, w.seen[id].Sub(e.at))
 			}
 		}
-		w.Logf("outage: %s was %s for %v; its %d events of that time are here after %v; %d of the next 30 s after %v at most",
-			w.peers[o.peer].name, o.how, o.end.Sub(o.began).Round(100*time.Millisecond), stored, during.Round(100*time.Millisecond), fresh, after.Round(100*time.Millisecond))
+		w.Logf("outage: %v after the start %s was %s for %v; its %d events of that time are here after %v; %d of the next 30 s after %v at most",
+			o.began.Sub(w.began).Round(time.Second), w.peers[o.peer].name, o.how, o.end.Sub(o.began).Round(100*time.Millisecond), stored, during.Round(100*time.Millisecond), fresh, after.Round(100*time.Millisecond))
 		if w.soloOutage(o) && after > peersBack+peersLive {
 			w.Errorf("%s is back %v after an outage of %v", w.peers[o.peer].name, after, o.end.Sub(o.began))
 		}
