@@ -511,7 +511,7 @@ func (w *peersWorld) punctual() {
 		if took > peersLive {
 			slow = append(slow, fmt.Sprintf("%s: kind %d %v after the start took %v", w.peers[e.peer].name, e.Kind, e.at.Sub(w.began).Round(time.Second), took.Round(time.Millisecond)))
 		}
-		if e.at.Unix()-e.CreatedAt > peersOld/2 {
+		if w.old(e) {
 			old = append(old, took)
 		}
 		by[w.peers[e.peer].name] = append(by[w.peers[e.peer].name], took)
@@ -530,6 +530,9 @@ func (w *peersWorld) punctual() {
 		w.Logf("%20s: %4d live events, p50 %v, p99 %v, longest %v", p.name, len(by[p.name]), p50, p99, worst)
 	}
 }
+
+// old reports whether an event had an old date when it was published.
+func (*peersWorld) old(e *peersEvent) bool { return e.at.Unix()-e.CreatedAt > peersOld/2 }
 
 func percentiles(list []time.Duration) (p50, p99, worst time.Duration) {
 	if len(list) == 0 {
@@ -558,6 +561,8 @@ func (w *peersWorld) returned() {
 			case e.at.After(o.began) && e.at.Before(o.end):
 				stored++
 				during = max(during, since)
+			case w.old(e) && !w.peers[e.peer].compares:
+				// It came before Talon was back, and waits for the next check.
 			case e.at.After(o.end) && e.at.Before(o.end.Add(30*time.Second)) && w.soloOutage(o):
 				fresh++
 				after = max(after, w.seen[id].Sub(e.at))
