@@ -90,10 +90,10 @@ func line(t testing.TB, r *result.Run) string {
 	return b.String()
 }
 
-// Every bundled strategy keeps every invariant, and has all at the end that it can have: in
-// three scenarios, shortened, with 2 seeds or TALON_TEST_SEEDS of them; in large nets in
-// all scenarios as they are. make seeds has 2,000 seeds. Events are out of reach if they are only on relays that have
-// gone, or that their repository no longer lists.
+// Every bundled strategy keeps every invariant, and has all at the end that it can have. It runs in
+// three scenarios, shortened, with 2 seeds or TALON_TEST_SEEDS of them; in large nets in all
+// scenarios as they are. make seeds has 2,000 seeds. Events are out of reach if they are only on
+// relays that have gone, or that their repository no longer lists.
 func TestInvariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
