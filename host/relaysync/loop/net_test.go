@@ -351,7 +351,7 @@ func (l *line) effect(e session.Effect) {
 			n.clock.After(1, func() { l.decide(a) })
 		}
 	case session.Build:
-		local := session.LocalSet{Within: e.Within}
+		local := session.NewLocalSet(&e)
 		for _, x := range n.stored {
 			if e.Filter.Matches(x) {
 				local.Add(x.CreatedAt, x.ID)
