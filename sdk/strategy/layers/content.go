@@ -43,7 +43,7 @@ func (p *Peer) parts(c Content, which parts) parts {
 	switch {
 	case c.Announcements && p.SecondLevel != NoSecondLevel:
 		return 3
-	case c.Announcements || c.All:
+	case c.Announcements || c.All || !c.Items.Authors.Empty():
 		return 1
 	}
 	return which
@@ -77,8 +77,8 @@ type shape struct {
 	chunks      int // of three filters each, in one subscription
 }
 
-// chunk takes off the content of one filter: announcements, or repositories, or root events. It
-// drops an address that no message can hold.
+// chunk takes off the content of one filter: announcements, or repositories, or root events, or
+// authors. It drops an address that no message can hold.
 func (x *Index) chunk(c *Content, s shape) Content {
 	if c.All {
 		c.All = false
@@ -102,7 +102,11 @@ func (x *Index) chunk(c *Content, s shape) Content {
 		}
 		c.Items.Repos.Take(1)
 	}
-	return Of(Items{Roots: c.Items.Roots.Take(min(s.values, s.filterBytes/rootBytes))})
+	count := min(s.values, s.filterBytes/rootBytes)
+	if c.Items.Roots.Empty() {
+		return Of(Items{Authors: c.Items.Authors.Take(count)})
+	}
+	return Of(Items{Roots: c.Items.Roots.Take(count)})
 }
 
 // rootBytes is the length of a root event in a filter: 64 hex digits, quotes, comma.
@@ -115,6 +119,7 @@ type writer struct {
 	filters     []strategy.Filter
 	tags        []strategy.TagFilter
 	values      []string
+	authors     []strategy.ID
 	hexes       strategy.Hexes
 	count       int // values written, as often as they are in filters
 	size        int // bytes of them
@@ -123,7 +128,7 @@ type writer struct {
 func (w *writer) reset(l SecondLevel, live bool) {
 	w.secondLevel, w.live = l, live
 	// A filter points into tags and values. If these grow, older filters keep the old memory.
-	w.filters, w.tags, w.values = w.filters[:0], w.tags[:0], w.values[:0]
+	w.filters, w.tags, w.values, w.authors = w.filters[:0], w.tags[:0], w.values[:0], w.authors[:0]
 	w.hexes.Reset()
 	w.count, w.size = 0, 0
 }
@@ -160,6 +165,12 @@ func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int
 			w.filters = append(w.filters, f)
 			w.count += len(f.Kinds)
 			w.size += 40
+		}
+		return
+	}
+	if !c.Items.Authors.Empty() {
+		if which&1 != 0 {
+			w.addAuthors(x, c.Items.Authors, since, until[0])
 		}
 		return
 	}

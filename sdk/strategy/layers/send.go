@@ -64,6 +64,9 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 		o.content = Content{}
 		return true
 	}
+	if o.content.Items.onlyAuthors() && !o.content.Announcements {
+		return p.openAuthors(t, o, s)
+	}
 	needed := 1
 	if s.filters < 3 && !o.content.Announcements && o.which == allParts {
 		needed = 3
@@ -83,7 +86,7 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	w.reset(p.SecondLevel, o.Live)
 	w.add(&p.driver.Index, c, which, o.Since, [3]int64{})
 	if o.Live && !c.Announcements && s.filters >= 3 {
-		for n := 1; n < s.chunks && !o.content.empty(); n++ {
+		for n := 1; n < s.chunks && o.content.Items.inLayers() > 0; n++ {
 			more := p.driver.Index.chunk(&o.content, s)
 			w.add(&p.driver.Index, more, o.which, o.Since, [3]int64{})
 			c.Items.AddItems(more.Items)
@@ -148,7 +151,7 @@ func (p *Peer) subscribe(t *stepBudget, o *opening, c Content, which parts, filt
 	s := &sub{id: p.next, content: c, open: o.Opening, which: which, filters: len(filters), group: group, opened: t.now, tries: o.tries, narrow: p.narrow}
 	p.next++
 	for i := range filters {
-		s.values += 1 + len(filters[i].Kinds)
+		s.values += 1 + len(filters[i].Kinds) + len(filters[i].Authors)
 		for _, tag := range filters[i].Tags {
 			s.values += len(tag.Values)
 		}
