@@ -44,7 +44,7 @@ func TestDevnetPeers(t *testing.T) {
 	}
 	strategies := map[string]string{
 		"mirror":     "check_minutes_pages = 1\ncompare_minutes_from = 1\ncompare_minutes_to = 1\n",
-		"layered-v5": "check_minutes_pages = 1\nsecond_level = 1\n",
+		"layered-v5": "check_minutes_pages = 1\nsecond_level = 3\n",
 	}
 	devnetCode(t, "mirror", "layered-v5", "polite")
 	for name, settings := range strategies {

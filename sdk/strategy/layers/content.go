@@ -59,6 +59,7 @@ const (
 	NoSecondLevel    SecondLevel = iota
 	GitSecondLevel               // those with a tag k of a kind of git events
 	WholeSecondLevel             // all of the relay
+	authorsSecondLevel           // of a setting: as GitSecondLevel, and deletions by the authors of comments
 )
 
 var (

@@ -743,7 +743,9 @@ func Common(cfg strategy.Config) (Settings, error) {
 		Visit:       visitHours(cfg),
 		SecondLevel: SecondLevel(cfg.Int("second_level")),
 	}
-	set.Authors = set.SecondLevel == GitSecondLevel
+	if set.SecondLevel == authorsSecondLevel {
+		set.SecondLevel, set.Authors = GitSecondLevel, true
+	}
 	for _, kind := range cfg.Ints("own_kinds") {
 		switch kind {
 		case 30617, 1617, 1618, 1619, 1621:
