@@ -56,10 +56,10 @@ type SecondLevel uint8
 
 // Which of them.
 const (
-	NoSecondLevel    SecondLevel = iota
-	GitSecondLevel               // those with a tag k of a kind of git events
-	WholeSecondLevel             // all of the relay
-	authorsSecondLevel           // of a setting: as GitSecondLevel, and deletions by the authors of comments
+	NoSecondLevel      SecondLevel = iota
+	GitSecondLevel                 // those with a tag k of a kind of git events
+	WholeSecondLevel               // all of the relay
+	authorsSecondLevel             // of a setting: as GitSecondLevel, and deletions by the authors of comments
 )
 
 var (
