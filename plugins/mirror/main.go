@@ -68,7 +68,7 @@ func (s *mirror) Configure(cfg strategy.Config) error {
 	s.adaptive = set.SecondLevel == layers.GitSecondLevel
 	set.Window, set.Eager = cfg.Int("batch_seconds")*strategy.Second, true
 	set.Method, set.Apart = strategy.MethodAuto, true
-	s.authors, set.Authors = set.Authors, false // not before a relay has shown that it has many other deletions
+	s.authors, set.AskAuthors = set.Authors, false // not before a relay has shown that it has many other deletions
 	s.Driver.Configure(s, set)
 	return nil
 }

@@ -94,7 +94,9 @@ func (d *Driver) active(a abi.RootActivityView) {
 			roots.Add(n)
 		}
 	}
-	d.spoken(a)
+	if d.set.Authors {
+		d.spoken(a)
+	}
 	if roots.Empty() {
 		return
 	}
@@ -105,7 +107,8 @@ func (d *Driver) active(a abi.RootActivityView) {
 
 // spoken takes the authors of new events about root events.
 func (d *Driver) spoken(a abi.RootActivityView) {
-	about, dates, read := a.About(), a.Latest(), 0
+	about, dates := a.About(), a.Latest()
+	d.Index.search = maxSearched
 	var latest []uint32
 	for dates.Next() {
 		latest = append(latest, dates.Latest())
@@ -119,13 +122,15 @@ func (d *Driver) spoken(a abi.RootActivityView) {
 			continue
 		}
 		id, key := a.Root(root), a.Author(i)
-		if d.Index.saidAbout(&id, &key, min(int64(latest[root]), d.budget.now/1000)) {
-			read++
+		d.Index.saidAbout(&id, &key, min(int64(latest[root]), d.budget.now/1000))
+	}
+	for relay := range d.Index.spoken.All() {
+		if p := d.peer(relay); p != nil && p.byAuthors {
+			d.Index.Touched.Add(relay)
 		}
 	}
-	if read > 0 {
-		d.moreWanted(false)
-	}
+	d.Index.spoken = Set{}
+	d.moreWanted(false)
 }
 
 // heed subscribes to polled items that are more recent than items with a subscription.

@@ -40,7 +40,7 @@ func (x *Index) AddAuthor(repo uint32, key *[32]byte, at int64) {
 		return
 	}
 	for _, relay := range r.relays {
-		x.Touched.Add(relay)
+		x.spoken.Add(relay)
 	}
 }
 
@@ -65,32 +65,31 @@ func (x *Index) dropAuthors(repo uint32, count int) {
 	}
 }
 
-// saidAbout notes that somebody said something about a root event. It reports false if the root event
-// is not known.
-func (x *Index) saidAbout(root *[32]byte, key *[32]byte, at int64) bool {
+// saidAbout notes that somebody said something about a root event.
+func (x *Index) saidAbout(root *[32]byte, key *[32]byte, at int64) {
 	n, _, known := x.roots.find(root)
 	if !known {
-		return false
+		return
 	}
 	owner := x.owner[n]
-	shared := x.roots.uses[n] > 1 || !x.repos[owner].roots.Has(n)
-	if !shared || len(x.repos) > maxSearched {
-		if x.repos[owner].address != "" && x.repos[owner].roots.Has(n) {
+	owns := x.repos[owner].roots.Has(n)
+	if owns && x.roots.uses[n] == 1 || len(x.repos) > x.search {
+		if owns {
 			x.AddAuthor(owner, key, at)
 		}
-		return true
+		return
 	}
+	x.search -= len(x.repos)
 	for repo := range x.repos {
 		if x.repos[repo].roots.Has(n) {
 			x.AddAuthor(uint32(repo), key, at)
 		}
 	}
-	return true
 }
 
-// maxSearched is the most repositories that are searched for a root event which several have. With
-// more of them, only one of the repositories gets the author.
-const maxSearched = 1 << 12
+// maxSearched is how many repositories one input may have searched for root events that several of
+// them have. After that, only one of the repositories gets the author.
+const maxSearched = 1 << 16
 
 // Author returns the key of an author.
 func (x *Index) Author(n uint32) *[32]byte { return x.authors.id(n) }

@@ -69,7 +69,8 @@ type Settings struct {
 	Connections int         // at most; 0: as many as the host allows
 	Page        uint32      // events of a page of REQ; 0: the host chooses
 	SecondLevel SecondLevel // of layer 1, at first
-	Authors     bool        // relays are asked for deletions by the authors of comments, at first
+	Authors     bool        // the authors of comments are noted, so that relays can be asked for their deletions: see [Peer.AskAuthors]
+	AskAuthors  bool        // relays are asked for these at first
 	Method      uint32      // of what the driver fetches of itself: what was missed of what is confirmed
 	Apart       bool        // the comparison of root events by E comes before those by e and q: that lists fewer ids, and takes one answer longer
 	Push        bool        // also send what a relay lacks, after negentropy
@@ -196,7 +197,7 @@ func (d *Driver) addPeer(relay uint32) *Peer {
 	for len(d.peers) <= int(relay) {
 		d.peers = append(d.peers, nil)
 	}
-	p := &Peer{URL: d.Index.relays[relay].url, SecondLevel: d.set.SecondLevel, byAuthors: d.set.Authors, driver: d, number: relay}
+	p := &Peer{URL: d.Index.relays[relay].url, SecondLevel: d.set.SecondLevel, byAuthors: d.set.AskAuthors, driver: d, number: relay}
 	d.peers[relay] = p
 	return p
 }
@@ -367,7 +368,7 @@ func (d *Driver) learn(world strategy.World) bool {
 			id := r.Root(i)
 			d.Index.Touch(&id, min(int64(dates.Active()), d.budget.now/1000))
 		}
-		if repo, ok := d.Index.Repo(r.Address); ok {
+		if repo, ok := d.Index.Repo(r.Address); ok && d.set.Authors {
 			spoken := r.Spoken()
 			for i := range r.NumAuthors() {
 				spoken.Next()
@@ -379,6 +380,7 @@ func (d *Driver) learn(world strategy.World) bool {
 	if !world.Complete() {
 		return false
 	}
+	d.Index.spoken = Set{} // each relay gets a plan
 	for p := range d.Peers {
 		if p.connected {
 			p.taken = true
@@ -744,7 +746,7 @@ func Common(cfg strategy.Config) (Settings, error) {
 		SecondLevel: SecondLevel(cfg.Int("second_level")),
 	}
 	if set.SecondLevel == authorsSecondLevel {
-		set.SecondLevel, set.Authors = GitSecondLevel, true
+		set.SecondLevel, set.Authors, set.AskAuthors = GitSecondLevel, true, true
 	}
 	for _, kind := range cfg.Ints("own_kinds") {
 		switch kind {

@@ -75,7 +75,10 @@ func TestIndexAgainstMaps(t *testing.T) {
 		case 2:
 			// Somebody said something about a root event: that counts for each repository that has it.
 			id, key := [32]byte{31: byte(random.IntN(100))}, [32]byte{30: byte(random.IntN(100))}
+			x.search = maxSearched
 			x.saidAbout(&id, &key, int64(step))
+			x.Touched.AddSet(x.spoken)
+			x.spoken = Set{}
 			for _, r := range model {
 				if r.roots[id] {
 					r.authors[key] = true

@@ -40,7 +40,7 @@ func TestRoom(t *testing.T) {
 				}
 				w.s = &subscriber{apart: apart, flow: flow{set: layers.Settings{
 					Kinds: []uint32{30617, 1621}, Values: 4, Connections: 5, Margin: margin, Window: strategy.Second, Eager: true,
-					Check: strategy.Minute, Method: strategy.MethodAuto, Authors: true,
+					Check: strategy.Minute, Method: strategy.MethodAuto, Authors: true, AskAuthors: true,
 				}}}
 				w.h = strategytest.New(t, manifest, w.s, nil)
 				w.run(r)
