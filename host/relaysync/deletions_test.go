@@ -83,7 +83,7 @@ func deletionsSaid() *deletionsWorld {
 	return x
 }
 
-// What a strategy asks a relay for.
+// Deletions that a strategy asks a relay for.
 const (
 	deletionsNone    = iota
 	deletionsKind    // those with a tag k of a kind of git events
@@ -106,8 +106,8 @@ func (c *deletionClass) comes(asked int) (comes, live bool) {
 }
 
 // Deletions and reactions that tag only a comment come: from a relay that has few others all of
-// them, else what the setting asks for. Deletions come live. What came while the relay or Talon was
-// away comes afterwards: from a relay without NIP-77 the next day, because it has old dates. The
+// them, else what the setting asks for. Deletions come live. Those that the relay got while it or Talon was
+// away come afterwards: from a relay without NIP-77 the next day, because they have old dates. The
 // log shows what that costs.
 func TestDeletions(t *testing.T) {
 	if testing.Short() || race.Detector {

@@ -7,8 +7,8 @@ import (
 	"talon/sdk/strategy"
 )
 
-// A repository keeps the authors who spoke last, and all repositories together have a bound. What
-// gives way is told to the relays before its numbers are used again.
+// A repository keeps the authors who spoke last, and all repositories together have a bound. The
+// index tells relays of those who give way before it uses their numbers again.
 func TestAuthorsAreBounded(t *testing.T) {
 	var x Index
 	var dropped, freed Set
