@@ -137,6 +137,28 @@ func (p *Peer) liveAuthors() int {
 	return maxLiveAuthors
 }
 
+// recentDays is from how many days deletions by an author are fetched again when all of them were
+// fetched once. Most are about nothing here, and the host does not remember them for long.
+const recentDays = 7
+
+// sinceOfAuthors returns the date from which deletions by the authors of a chunk of a job are
+// fetched; 0: that of the job. Authors of whom all were fetched are asked for apart from others.
+func (p *Peer) sinceOfAuthors(j *job, c *Content) int64 {
+	if j.Since > 0 || c.Items.Authors.Empty() {
+		return 0
+	}
+	others := c.Items.Authors
+	others.Remove(p.past)
+	if others.Empty() {
+		return max((p.driver.budget.now/strategy.Day-recentDays)*(strategy.Day/strategy.Second), 1)
+	}
+	again := c.Items.Authors
+	again.Remove(others)
+	c.Items.Authors = others
+	j.content.Items.AddItems(Items{Authors: again})
+	return 0
+}
+
 // openAuthors opens subscriptions to deletions by authors. They come after all other content: what
 // has no room is polled. New authors join subscriptions with fewer of them, so that there are few.
 func (p *Peer) openAuthors(t *stepBudget, o *opening, s shape) bool {

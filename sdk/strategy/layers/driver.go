@@ -484,6 +484,9 @@ func (d *Driver) connected(c abi.RelayConnected) {
 	}
 	ended := max(p.ended, c.DisconnectedAt)
 	p.Before = p.Before || c.LastConnected > 0 || ended > 0
+	if c.Anew || d.budget.now-ended > (recentDays-1)*strategy.Day {
+		p.past = Set{}
+	}
 	known := p.covered > 0 && (p.Announced || !p.Confirmed.Empty())
 	switch {
 	case p.again, c.Anew:

@@ -59,6 +59,7 @@ type Peer struct {
 	visit     int64 // unix milliseconds: when it got, or gave back, its place; 0: never
 	named     int   // by this many repositories, when it was last looked at
 	byAuthors bool  // it is asked for deletions by the authors of comments
+	past      Set   // authors of whom it has sent all deletions: later only recent ones are fetched again
 	narrow    uint  // how often the relay said that it is too much
 	roots     int   // that the latest plan wanted
 	covered   int64 // unix milliseconds: until then, live and catch-up have brought all of Confirmed
@@ -142,6 +143,7 @@ type batch struct {
 	todo, busy parts // not here yet; of them, those that were asked for
 	until      [3]int64
 	fetch      Fetching
+	cut        bool  // a part of it is fetched by another job
 	dated      bool  // its since counts, even where the relay compares
 	stored     bool  // comes with a subscription: its EOSE is awaited
 	apart      bool  // its filters are asked for one by one, at the same time
@@ -515,6 +517,7 @@ func (p *Peer) disconnected(now int64) {
 // drop takes out items that are no longer wanted.
 func (p *Peer) drop(gone Items) {
 	p.Confirmed.RemoveItems(gone)
+	p.past.Remove(gone.Authors)
 	p.Later.RemoveItems(gone)
 	p.unheard.Items.RemoveItems(gone)
 	for _, list := range [2][]*opening{p.openings, p.lost} {

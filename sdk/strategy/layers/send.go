@@ -239,7 +239,11 @@ func (p *Peer) fetch(t *stepBudget, before uint64) bool {
 		if c.empty() {
 			continue
 		}
+		since := p.sinceOfAuthors(j, &c)
 		b := &batch{content: c, todo: p.parts(c, j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}, apart: j.apart, narrow: p.narrow}
+		if since > 0 {
+			b.fetch.Since, b.dated = since, true
+		}
 		p.batches = append(p.batches, b)
 		if j.Apart > 0 {
 			p.fetchAt = t.now + j.Apart
@@ -364,6 +368,7 @@ func (p *Peer) eose(e abi.Eose) {
 		if s.filters == 1 {
 			j.until = e.MinCreatedAt
 		}
+		b.cut = true
 		p.fetches(j)
 	}
 	p.finishBatch(b)
@@ -373,6 +378,9 @@ func (p *Peer) eose(e abi.Eose) {
 func (p *Peer) finishBatch(b *batch) {
 	p.batches = deleteFunc(p.batches, func(o *batch) bool { return o == b })
 	p.driver.ready(p)
+	if b.fetch.Since == 0 && b.fetch.Limit == 0 && !b.cut {
+		p.past.AddSet(b.content.Items.Authors)
+	}
 	if !b.fetch.Track {
 		return
 	}
@@ -485,6 +493,7 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 		if p.narrow == b.narrow {
 			p.narrow = max(p.narrow, oneFilter) + 1
 		}
+		b.cut = true
 		p.fetches(&job{content: b.content.clone(), Fetching: b.fetch, which: part, until: b.until[a.part], apart: b.apart})
 		if b.todo &^= part; b.todo == 0 {
 			p.finishBatch(b)
