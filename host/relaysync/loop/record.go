@@ -64,27 +64,49 @@ func (s *Loop) Records(now int64) map[string][]byte {
 	return out
 }
 
-// encode writes a record as JSON. Most have nothing of limits, and are written each minute for each
-// relay.
+// encode writes a record as JSON. The records of connected relays are written each minute, and
+// json.Marshal takes ten times as long.
 func (r *record) encode() []byte {
-	if r.Learnt != (limitsSeen{}) {
-		text, _ := json.Marshal(r) // of numbers and texts: it cannot fail
-		return text
+	b := appendNumbers(make([]byte, 0, 256), []number{
+		{"last_connected", r.LastConnected}, {"disconnected_at", r.DisconnectedAt}, {"negentropy", int64(r.Negentropy)},
+	})
+	if l := &r.Learnt; *l != (limitsSeen{}) {
+		b = append(b, `,"learnt":`...)
+		start := len(b)
+		if l.Version != "" {
+			version, _ := json.Marshal(l.Version) // of a text: it cannot fail
+			b = append(append(b, `,"version":`...), version...)
+		}
+		b = object(appendNumbers(b, []number{
+			{"at", l.At}, {"subscriptions", int64(l.Subscriptions)}, {"values", int64(l.Values)}, {"filters", int64(l.Filters)},
+			{"limit", int64(l.Limit)}, {"message", int64(l.Message)}, {"fit", int64(l.Fit)}, {"over", int64(l.Over)},
+		}), start)
 	}
-	b := make([]byte, 0, 96)
-	for _, f := range []struct {
-		key   string
-		value int64
-	}{{"last_connected", r.LastConnected}, {"disconnected_at", r.DisconnectedAt}, {"negentropy", int64(r.Negentropy)}} {
-		if f.value != 0 {
-			b = append(append(append(b, `,"`...), f.key...), `":`...)
-			b = strconv.AppendInt(b, f.value, 10)
+	return object(b, 0)
+}
+
+type number struct {
+	key   string
+	value int64
+}
+
+// appendNumbers appends the members that are not 0, each after a comma.
+func appendNumbers(b []byte, list []number) []byte {
+	for _, n := range list {
+		if n.value != 0 {
+			b = append(append(append(b, `,"`...), n.key...), `":`...)
+			b = strconv.AppendInt(b, n.value, 10)
 		}
 	}
-	if len(b) == 0 {
-		return []byte("{}")
+	return b
+}
+
+// object makes a JSON object of the members from start on, each of which follows a comma.
+func object(b []byte, start int) []byte {
+	if len(b) == start {
+		return append(b, "{}"...)
 	}
-	b[0] = '{'
+	b[start] = '{'
 	return append(b, '}')
 }
 
