@@ -20,7 +20,7 @@ import (
 // authors of these events: their deletions may tag nothing that a strategy knows of.
 type activity struct {
 	latest  map[host.ID]uint32 // unix seconds
-	authors map[saidAbout]bool
+	authors []saidAbout       // at most maxAuthors; some may be there twice
 	next    int64 // unix milliseconds, when the strategy gets it
 }
 
@@ -46,7 +46,7 @@ func (s *Loop) talked(e *host.Event) {
 		s.activity.next = s.clock + activityEvery
 	}
 	if s.activity.latest == nil {
-		s.activity.latest, s.activity.authors = make(map[host.ID]uint32), make(map[saidAbout]bool)
+		s.activity.latest = make(map[host.ID]uint32)
 	}
 	at := seconds(e.CreatedAt)
 	for id := range tagged(e) {
@@ -56,7 +56,7 @@ func (s *Loop) talked(e *host.Event) {
 			continue
 		}
 		if deletable(e) && len(s.activity.authors) < maxAuthors {
-			s.activity.authors[saidAbout{e.PubKey, id}] = true
+			s.activity.authors = append(s.activity.authors, saidAbout{e.PubKey, id})
 		}
 	}
 }
@@ -103,9 +103,10 @@ func (s *Loop) tellActivity() {
 	for _, id := range in.Roots {
 		in.Latest = append(in.Latest, latest[id])
 	}
-	for _, said := range slices.SortedFunc(maps.Keys(authors), func(a, b saidAbout) int {
+	slices.SortFunc(authors, func(a, b saidAbout) int {
 		return cmp.Or(bytes.Compare(a.author[:], b.author[:]), bytes.Compare(a.id[:], b.id[:]))
-	}) {
+	})
+	for _, said := range slices.Compact(authors) {
 		if i, ok := slices.BinarySearchFunc(in.Roots, said.id, func(a [32]byte, b host.ID) int { return bytes.Compare(a[:], b[:]) }); ok {
 			in.Authors, in.About = append(in.Authors, said.author), append(in.About, uint32(i))
 		}
