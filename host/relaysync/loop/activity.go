@@ -20,8 +20,8 @@ import (
 // authors of these events: their deletions may tag nothing that a strategy knows of.
 type activity struct {
 	latest  map[host.ID]uint32 // unix seconds
-	authors []saidAbout       // at most maxAuthors; some may be there twice
-	next    int64 // unix milliseconds, when the strategy gets it
+	authors []saidAbout        // at most maxAuthors; some may be there twice
+	next    int64              // unix milliseconds, when the strategy gets it
 }
 
 // saidAbout is an author of an event, and an id that the event tags.
