@@ -17,12 +17,10 @@ import (
 //
 // A comparison lists the id of each copy that another relay lacks: 72 bytes. A relay without
 // NIP-77 sends each copy. Some send a comment once more, since it tags its root by e and by E.
-func mostReceived(p *relaymodel.Profile, relays int, copies float64, everywhere bool) float64 {
+func mostReceived(p *relaymodel.Profile, relays int, copies float64) float64 {
 	switch {
-	case p.Negentropy.Supported && (relays == 1 || everywhere):
-		return 1.15
 	case p.Negentropy.Supported:
-		return 1.25
+		return 1.15
 	case p.Answer.Repeats && !p.Answer.AnyLetter:
 		return 2 * copies
 	case relays == 1:
@@ -76,7 +74,7 @@ func TestFirstSync(t *testing.T) {
 					}
 					got := float64(sent.SentBytes) / float64(size)
 					t.Logf("%d events of %d bytes: %.2f bytes for each byte, %.2f for each of a copy", len(stored), size/len(stored), got, got/copies)
-					if most := mostReceived(p, s.relays, copies, s.everywhere); strategy == "mirror" && got > most {
+					if most := mostReceived(p, s.relays, copies); strategy == "mirror" && got > most {
 						t.Errorf("%.2f bytes are received for each byte, want at most %.2f", got, most)
 					}
 				})

@@ -165,9 +165,9 @@ type read struct{ sync *Sync }
 func (r read) Query(f host.Filter) ([][]byte, error)  { return r.sync.deps.Facts.Query(r.sync.ctx, f) }
 func (r read) HeldBy(f host.Filter) ([][]byte, error) { return r.sync.deps.Facts.HeldBy(r.sync.ctx, f) }
 
-func (v *Sync) sessionConfig(relay string, o loop.Opened, held *holdings.Set) session.Config {
+func (v *Sync) sessionConfig(d *loop.Dial, o loop.Opened, held *holdings.Set) session.Config {
 	return session.Config{
-		Relay: relay, Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Holdings: held, Hash: v.hash, Debug: v.debug,
+		Relay: d.Relay, Restarts: d.Restarts, Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Holdings: held, Hash: v.hash, Debug: v.debug,
 		Verify: v.deps.Verify, Sign: v.deps.Sign,
 	}
 }
@@ -394,8 +394,8 @@ func (v *Sync) stop(cancel context.CancelFunc) {
 var errRecords = errors.New("too many events match")
 
 // localSet returns the local events that match a filter: stored, held, and recently
-// refused. It includes refused events, or every comparison would find them again. With
-// b.Within it returns those that the relay is believed to hold: the rest is outside.
+// refused. It includes refused events, or every comparison would find them again. It leaves out
+// what the [session.Build] does not offer: that is outside.
 func (v *Sync) localSet(ctx context.Context, b *session.Build) (*negentropy.Set, session.Outside, error) {
 	var none session.Outside
 	select {
@@ -405,7 +405,7 @@ func (v *Sync) localSet(ctx context.Context, b *session.Build) (*negentropy.Set,
 		return nil, none, ctx.Err()
 	}
 	now := v.cfg.Now().Unix()
-	local := session.LocalSet{Within: b.Within}
+	local := session.NewLocalSet(b)
 	limit := v.cfg.Limits.Records
 	if b.Within != nil {
 		limit = math.MaxInt - 1 // it has its own limit

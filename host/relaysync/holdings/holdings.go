@@ -9,6 +9,10 @@
 // set never offers an event that is not here. Nothing that a relay says of itself changes
 // what is offered to another.
 //
+// A set also remembers what a comparison showed that the relay lacks. These events are here, and
+// to offer them in a comparison by another tag makes the relay list all of its ids around them.
+// That part is not encoded: the relay may get them at any time.
+//
 // A set knows what was compared to its end with its relay: each value of a tag by itself, so
 // that a filter of other values, most of which were compared, is known too. For any other the
 // belief may lack what the relay has held all along, and everything here is the better offer.
@@ -38,20 +42,20 @@ const (
 	minPending    = 1024    // changes that are gathered before they are merged
 )
 
-// Set has the events that one relay is believed to hold. It records events after
-// [Set.Keep]: before, nobody asks.
+// Set has the events that one relay is believed to hold, and those that it is believed to lack. It
+// records events after [Set.Keep]: before, nobody asks.
 type Set struct {
-	limit    int             // events
-	kept     bool            // somebody asks
-	changed  bool            // since TakeChanged
-	merged   []byte          // prefixes, ascending; views share it: it is replaced, never written
-	pending  map[prefix]bool // changes since it was made: true is here, false is gone
-	compared []condition     // to their end, ascending
+	limit    int  // events of each kind
+	kept     bool // somebody asks
+	changed  bool // since TakeChanged
+	held     prefixes
+	lacked   prefixes
+	compared []condition // to their end, ascending
 }
 
 // New returns an empty set for at most the given number of events.
 func New(limit int) *Set {
-	return &Set{limit: limit, pending: make(map[prefix]bool)}
+	return &Set{limit: limit, held: newPrefixes(), lacked: newPrefixes()}
 }
 
 // Keep begins to record events, unless there is no room for a single event.
@@ -67,58 +71,74 @@ func (s *Set) Add(ids ...host.ID) {
 		return
 	}
 	for i := range ids {
-		s.change(prefix(ids[i][:prefixBytes]), true)
+		p := prefix(ids[i][:prefixBytes])
+		s.changed = s.held.change(p, true) || s.changed
+		s.lacked.change(p, false)
 	}
-	if s.count() > s.limit {
-		s.merge()
-		if s.count() > s.limit {
-			s.reset()
-		}
+	if s.held.exceed(s.limit) {
+		s.held, s.compared = newPrefixes(), nil
+		s.changed = true
 	}
 }
 
-// Remove removes events that the relay no longer has.
+// Remove removes events that the relay lacks.
 func (s *Set) Remove(ids ...host.ID) {
 	for i := range ids {
-		s.change(prefix(ids[i][:prefixBytes]), false)
+		p := prefix(ids[i][:prefixBytes])
+		s.changed = s.held.change(p, false) || s.changed
+		if s.kept {
+			s.lacked.change(p, true)
+		}
+	}
+	if s.lacked.exceed(s.limit) {
+		s.lacked = newPrefixes()
 	}
 }
 
-func (s *Set) change(p prefix, there bool) {
-	was, ok := s.pending[p]
+// prefixes is a set of them.
+type prefixes struct {
+	merged  []byte          // ascending; views share it: it is replaced, never written
+	pending map[prefix]bool // changes since it was made: true is here, false is gone
+}
+
+func newPrefixes() prefixes { return prefixes{pending: make(map[prefix]bool)} }
+
+// change puts a prefix in or takes it out, and reports whether that changed anything.
+func (l *prefixes) change(p prefix, there bool) bool {
+	was, ok := l.pending[p]
 	if !ok {
-		was = View{s.merged}.has(p)
+		was = View{l.merged}.has(p)
 	}
 	if was == there {
-		return
+		return false
 	}
-	s.changed = true
-	s.pending[p] = there
-	if len(s.pending) >= max(minPending, len(s.merged)/prefixBytes/8) {
-		s.merge()
+	l.pending[p] = there
+	if len(l.pending) >= max(minPending, len(l.merged)/prefixBytes/8) {
+		l.merge()
 	}
+	return true
 }
 
-// count returns how many events there are, at most.
-func (s *Set) count() int { return len(s.merged)/prefixBytes + len(s.pending) }
-
-func (s *Set) reset() {
-	s.merged, s.compared = nil, nil
-	clear(s.pending)
-	s.changed = true
+// exceed reports whether there are more than a number of prefixes.
+func (l *prefixes) exceed(limit int) bool {
+	if len(l.merged)/prefixBytes+len(l.pending) <= limit {
+		return false
+	}
+	l.merge()
+	return len(l.merged)/prefixBytes > limit
 }
 
 // merge updates the sorted list with what has changed.
-func (s *Set) merge() {
-	if len(s.pending) == 0 {
+func (l *prefixes) merge() {
+	if len(l.pending) == 0 {
 		return
 	}
-	list := make([]prefix, 0, len(s.pending))
-	for p := range s.pending {
+	list := make([]prefix, 0, len(l.pending))
+	for p := range l.pending {
 		list = append(list, p)
 	}
 	slices.SortFunc(list, func(a, b prefix) int { return bytes.Compare(a[:], b[:]) })
-	old := s.merged
+	old := l.merged
 	all := make([]byte, 0, len(old)+len(list)*prefixBytes)
 	for _, p := range list {
 		at := View{old}.find(p)
@@ -126,33 +146,38 @@ func (s *Set) merge() {
 		if old = old[at:]; len(old) > 0 && prefix(old[:prefixBytes]) == p {
 			old = old[prefixBytes:]
 		}
-		if s.pending[p] {
+		if l.pending[p] {
 			all = append(all, p[:]...)
 		}
 	}
-	s.merged = append(all, old...)
-	clear(s.pending)
+	l.merged = append(all, old...)
+	clear(l.pending)
+}
+
+// view returns a snapshot.
+func (l *prefixes) view() View {
+	l.merge()
+	return View{l.merged}
 }
 
 // Len returns how many events the relay is believed to hold.
-func (s *Set) Len() int {
-	s.merge()
-	return len(s.merged) / prefixBytes
-}
+func (s *Set) Len() int { return len(s.held.view().list) / prefixBytes }
 
 // Bytes returns the memory of the events, about.
-func (s *Set) Bytes() int { return cap(s.merged) + 16*len(s.pending) }
-
-// View returns a snapshot of the set.
-func (s *Set) View() View {
-	s.merge()
-	return View{s.merged}
+func (s *Set) Bytes() int {
+	return cap(s.held.merged) + cap(s.lacked.merged) + 16*(len(s.held.pending)+len(s.lacked.pending))
 }
 
-// View is a snapshot of a set. Any goroutine may read it.
+// View returns a snapshot of the events that the relay is believed to hold.
+func (s *Set) View() View { return s.held.view() }
+
+// Lacked returns a snapshot of the events that a comparison showed that the relay lacks.
+func (s *Set) Lacked() View { return s.lacked.view() }
+
+// View is a snapshot of events of a set. Any goroutine may read it.
 type View struct{ list []byte }
 
-// Has reports whether the relay is believed to hold an event.
+// Has reports whether an event is one of them.
 func (v View) Has(id host.ID) bool { return v.has(prefix(id[:prefixBytes])) }
 
 func (v View) has(p prefix) bool {
@@ -214,14 +239,14 @@ const conditionBytes = 4
 
 // Encode encodes the set for [Decode].
 func (s *Set) Encode() []byte {
-	s.merge()
-	b := make([]byte, 0, 5+len(s.compared)*conditionBytes+len(s.merged))
+	held := s.held.view().list
+	b := make([]byte, 0, 5+len(s.compared)*conditionBytes+len(held))
 	b = append(b, version)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(s.compared)))
 	for _, c := range s.compared {
 		b = binary.BigEndian.AppendUint32(b, uint32(c))
 	}
-	return append(b, s.merged...)
+	return append(b, held...)
 }
 
 // Decode returns the encoded set, or an empty one if it cannot be read or is larger than
@@ -236,8 +261,8 @@ func Decode(b []byte, limit int) *Set {
 	if conditions > maxConditions || int64(len(list)) < conditions*conditionBytes {
 		return s
 	}
-	prefixes := list[conditions*conditionBytes:]
-	if len(prefixes)%prefixBytes != 0 || len(prefixes)/prefixBytes > limit || !ascending(prefixes) {
+	rest := list[conditions*conditionBytes:]
+	if len(rest)%prefixBytes != 0 || len(rest)/prefixBytes > limit || !ascending(rest) {
 		return s
 	}
 	compared := make([]condition, conditions)
@@ -247,7 +272,7 @@ func Decode(b []byte, limit int) *Set {
 			return s
 		}
 	}
-	s.kept, s.merged, s.compared = true, bytes.Clone(prefixes), compared
+	s.kept, s.held.merged, s.compared = true, bytes.Clone(rest), compared
 	return s
 }
 

@@ -202,3 +202,29 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// A set tells what the relay lacks, until the relay shows it. Only the relay's own events are written.
+func TestLacked(t *testing.T) {
+	s := New(3)
+	s.Remove(id(1))
+	if s.Lacked().Has(id(1)) {
+		t.Error("it records events before anybody asks")
+	}
+	s.Keep()
+	s.Add(id(1))
+	s.Remove(id(1), id(2))
+	if v := s.Lacked(); !v.Has(id(1)) || !v.Has(id(2)) || v.Has(id(3)) || s.View().Has(id(1)) {
+		t.Error("events that the relay lacks are not recorded")
+	}
+	s.Add(id(2))
+	if s.Lacked().Has(id(2)) {
+		t.Error("an event that the relay has is lacking")
+	}
+	if again := Decode(s.Encode(), 3); again.Lacked().Has(id(1)) || !again.View().Has(id(2)) {
+		t.Error("what the relay lacks is written")
+	}
+	s.Remove(id(4), id(5), id(6))
+	if v := s.Lacked(); v.Has(id(1)) || v.Has(id(4)) || !s.View().Has(id(2)) {
+		t.Error("a full set of these does not begin again empty")
+	}
+}

@@ -1,10 +1,7 @@
 package session
 
 import (
-	"bytes"
-
 	"talon/host"
-	"talon/host/negentropy"
 	"talon/host/relaysync/holdings"
 	"talon/host/relaysync/match"
 	"talon/sdk/abi"
@@ -79,49 +76,8 @@ type Build struct {
 	Filter  host.Filter
 	Matcher *match.Matcher // of the filter
 	Within  *holdings.View // only events that this has; nil: all
+	Without *holdings.View // and that this has not; nil: all
 }
-
-// Outside is what a [Build] with Within has left out: stored and held events.
-type Outside struct {
-	Count int
-	First host.ID // the least
-}
-
-// LocalSet gathers the answer to a [Build].
-type LocalSet struct {
-	Within  *holdings.View // that of the Build
-	items   negentropy.Builder
-	outside Outside
-}
-
-// Add notes an event that is stored or held here.
-func (l *LocalSet) Add(createdAt int64, id host.ID) {
-	if l.Within == nil || l.Within.Has(id) {
-		l.addItem(createdAt, id)
-		return
-	}
-	if o := &l.outside; o.Count == 0 || bytes.Compare(id[:], o.First[:]) < 0 {
-		o.First = id
-	}
-	l.outside.Count++
-}
-
-// AddRefused notes an event that was refused here.
-func (l *LocalSet) AddRefused(createdAt int64, id host.ID) {
-	if l.Within == nil || l.Within.Has(id) {
-		l.addItem(createdAt, id)
-	}
-}
-
-// addItem adds an event with a date that the protocol can write.
-func (l *LocalSet) addItem(createdAt int64, id host.ID) {
-	if createdAt >= 0 {
-		l.items.Add(negentropy.Item{CreatedAt: uint64(createdAt), ID: id})
-	}
-}
-
-// Built returns what was gathered.
-func (l *LocalSet) Built() (*negentropy.Set, Outside) { return l.items.Build(), l.outside }
 
 // Lookup asks which events are not stored here. It is answered by [Session.Missing].
 type Lookup struct {

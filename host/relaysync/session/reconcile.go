@@ -22,7 +22,7 @@ type reconciliation struct {
 	build          uint64 // ticket of the set that is being built; 0: none is
 	client         *negentropy.Client
 	set            *negentropy.Set // that the relay is offered
-	within         bool            // it is what the relay is believed to hold, not all that is here
+	within         bool            // it is what the relay is believed to hold, not most that is here
 	outside        Outside         // the rest of what is here
 	missingAtRelay *host.ID        // one event that the relay lacks
 	taken          int             // of client.Need
@@ -45,9 +45,7 @@ type reconciliation struct {
 }
 
 // open begins a comparison. It first asks for the set of local events, which has to be
-// looked up. It offers only the events that the relay is believed to hold, if these are most
-// of what the relay held once. Two sets that are alike cost next to nothing, and events
-// beyond them come as a list of ids.
+// looked up.
 func (n *reconciliation) open(s *Session) {
 	n.sessions++
 	n.before = n.fetch.result.events + n.alreadyLocal
@@ -56,10 +54,7 @@ func (n *reconciliation) open(s *Session) {
 	s.builds[n.build] = n
 	build := Build{Ticket: n.build, Filter: n.fetch.cmd.Filter, Matcher: &n.fetch.matchers[0]}
 	s.cfg.Holdings.Keep()
-	if n.within = !n.fetch.cmd.Push && s.cfg.Holdings.Knows(&n.fetch.cmd.Filter); n.within {
-		view := s.cfg.Holdings.View()
-		build.Within = &view
-	}
+	n.within = build.Offer(s.cfg.Holdings, n.fetch.cmd.Push)
 	s.perform(build)
 }
 
@@ -97,7 +92,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 		return err
 	}
 	initiate := client.Initiate
-	if n.within && set.Len() > 0 {
+	if HoldsAll(s.cfg.Holdings, set) {
 		initiate = client.InitiateAlike
 	}
 	msg, err := initiate()
@@ -177,7 +172,7 @@ func (n *reconciliation) found(s *Session) {
 // lacking notes what the relay lacks, when all that it has is here.
 func (n *reconciliation) lacking() {
 	r := &n.fetch.result
-	if n.within && !n.fetch.cmd.Holdings {
+	if (n.within || n.outside.Count > 0) && !n.fetch.cmd.Holdings {
 		r.lacking = max(0, r.lacking-n.alreadyLocal)
 	}
 	if n.missingAtRelay != nil && r.lacking > 0 {

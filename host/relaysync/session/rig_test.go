@@ -117,7 +117,7 @@ func (g *rig) effect(e Effect) {
 			}
 		}
 	case Build:
-		local := LocalSet{Within: e.Within}
+		local := NewLocalSet(&e)
 		for _, x := range g.stored {
 			if e.Filter.Matches(x) {
 				local.Add(x.CreatedAt, x.ID)

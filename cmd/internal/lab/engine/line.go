@@ -414,7 +414,7 @@ func (l *line) effect(e session.Effect) {
 
 // localSet is what is here of a filter's events.
 func (t *talon) localSet(b session.Build) (*negentropy.Set, session.Outside) {
-	set := session.LocalSet{Within: b.Within}
+	set := session.NewLocalSet(&b)
 	for _, e := range t.store().Query(&b.Filter) {
 		set.Add(e.CreatedAt, e.ID)
 	}

@@ -310,11 +310,7 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 	matchers := t.hash.Matchers([]host.Filter{f})
 	build := session.Build{Filter: f, Matcher: &matchers[0]}
 	l.held.Keep()
-	within := !op.fetch.Push && l.held.Knows(&f)
-	if within {
-		view := l.held.View()
-		build.Within = &view
-	}
+	within := build.Offer(l.held, op.fetch.Push)
 	ours, outside := t.localSet(build)
 	var there negentropy.Builder
 	byID := make(map[host.ID]*host.Event, len(theirs))
@@ -322,7 +318,7 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 		there.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
 		byID[e.ID] = e
 	}
-	c := compareSets(ours, there.Build(), within && ours.Len() > 0)
+	c := compareSets(ours, there.Build(), session.HoldsAll(l.held, ours))
 	if !within {
 		ours.Each(func(it negentropy.Item) { l.held.Add(it.ID) })
 	}

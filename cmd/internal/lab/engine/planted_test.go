@@ -265,7 +265,7 @@ var plantedBugs = map[string]bug{
 	}},
 	"negentropy against an empty set": {effect: func(e session.Effect) session.Effect {
 		if b, ok := e.(session.Build); ok {
-			b.Filter.IDs, b.Within = []host.ID{{}}, nil // there is no such event
+			b.Filter.IDs, b.Within, b.Without = []host.ID{{}}, nil, nil // there is no such event
 			return b
 		}
 		return e
