@@ -13,7 +13,7 @@ import (
 // other events is asked for those by these authors, where the flow wants that.
 
 // AddAuthor says that somebody said something about a root event of a repository, in unix seconds.
-// A repository has the latest MaxAuthorsOfRepo. When it has so many, a quarter gives way at once: each change
+// A repository has the latest MaxAuthorsOfRepo. When it has as many, a quarter gives way at once: each change
 // may open a subscription again.
 func (x *Index) AddAuthor(repo uint32, key *[32]byte, at int64) {
 	r, date := &x.repos[repo], uint32(min(max(at, 0), math.MaxUint32))
@@ -209,7 +209,7 @@ func (p *Peer) openAuthors(t *stepBudget, o *opening, s shape) bool {
 }
 
 // joinAuthors takes open subscriptions to authors into an opening: those with fewer authors than
-// the opening, so that each author is sent few times, and so many that few are left.
+// the opening, so that each author is sent few times. It takes larger ones too, until few are left.
 func (p *Peer) joinAuthors(o *opening) {
 	if o.joined {
 		return
