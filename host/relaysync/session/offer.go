@@ -27,9 +27,9 @@ func (b *Build) Offer(relay *holdings.Set, push bool) (within bool) {
 	return false
 }
 
-// Alike reports whether the relay is believed to hold all of a set, which is not empty. Then one
+// HoldsAll reports whether the relay is believed to hold all of a set, which is not empty. Then one
 // fingerprint is most likely enough.
-func Alike(relay *holdings.Set, set *negentropy.Set) bool {
+func HoldsAll(relay *holdings.Set, set *negentropy.Set) bool {
 	view, all := relay.View(), set.Len() > 0
 	set.Each(func(it negentropy.Item) { all = all && view.Has(it.ID) })
 	return all

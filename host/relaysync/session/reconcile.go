@@ -92,7 +92,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 		return err
 	}
 	initiate := client.Initiate
-	if Alike(s.cfg.Holdings, set) {
+	if HoldsAll(s.cfg.Holdings, set) {
 		initiate = client.InitiateAlike
 	}
 	msg, err := initiate()

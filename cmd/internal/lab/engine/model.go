@@ -318,7 +318,7 @@ func (m *model) compare(op *modelOp, theirs []*host.Event) {
 		there.Add(negentropy.Item{CreatedAt: uint64(e.CreatedAt), ID: e.ID})
 		byID[e.ID] = e
 	}
-	c := compareSets(ours, there.Build(), session.Alike(l.held, ours))
+	c := compareSets(ours, there.Build(), session.HoldsAll(l.held, ours))
 	if !within {
 		ours.Each(func(it negentropy.Item) { l.held.Add(it.ID) })
 	}
