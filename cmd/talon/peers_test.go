@@ -30,7 +30,9 @@ import (
 // and a relay that was away brought an event within 10 seconds after its return.
 //
 // TALON_PEERS_MINUTES is how long people write; it is 2 without. Checks are a minute apart, and a
-// relay is healthy after a minute: the simulations test the defaults.
+// relay is healthy after a minute: the simulations test the defaults. With TALON_PEERS_CHECKS=default
+// checks come at the default times, so that the bytes are those of a server. What is missing then is
+// logged only: the next check may be hours away.
 func TestDevnetPeers(t *testing.T) {
 	if !largeNets() {
 		t.Skip("it takes minutes: set TALON_TEST_DEVNET=1")
@@ -46,14 +48,22 @@ func TestDevnetPeers(t *testing.T) {
 		"mirror":     "check_minutes_pages = 1\ncompare_minutes_from = 1\ncompare_minutes_to = 1\n",
 		"layered-v5": "check_minutes_pages = 1\nsecond_level = 1\n",
 	}
+	defaults := os.Getenv("TALON_PEERS_CHECKS") == "default"
+	if defaults {
+		strategies = map[string]string{"mirror": "", "layered-v5": "second_level = 1\n"}
+	}
 	devnetCode(t, "mirror", "layered-v5", "polite")
 	for name, settings := range strategies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newPeersWorld(t, map[string]string{name: settings, "polite": "relay_eager_after_s = 60\n"})
+			w.defaults = defaults
 			w.firstSync()
+			ctx, stop := context.WithCancel(t.Context())
+			watched := make(chan peersClaims, 1)
+			go func() { watched <- w.watch(ctx) }()
 			w.write(length)
-			w.judge()
+			w.judge(stop, watched)
 		})
 	}
 }
@@ -77,6 +87,8 @@ type peersWorld struct {
 	data   string
 	bytes  float64   // received by Talons that have ended
 	began  time.Time // when the first sync had ended
+
+	defaults bool // checks come at the default times
 
 	mu      sync.Mutex // guards the fields below
 	talon   *process   // nil while it is away
@@ -383,8 +395,8 @@ func (w *peersWorld) restart(crash bool) {
 	o.end = time.Now()
 }
 
-// judge waits for one check, and says how it went.
-func (w *peersWorld) judge() {
+// judge waits for one check, and says how it went. stop ends the watch.
+func (w *peersWorld) judge(stop func(), watched <-chan peersClaims) {
 	end := time.Now()
 	var missing []*peersEvent
 	for time.Since(end) < peersCheck {
@@ -395,9 +407,12 @@ func (w *peersWorld) judge() {
 	}
 	w.Logf("%d events; everything is here %v after the last", len(w.sent), time.Since(end).Round(time.Second))
 	w.report(missing, end)
+	stop()
 	w.punctual()
 	w.returned()
 	w.healthy()
+	claims := <-watched
+	w.truthful(&claims)
 	needed := 0
 	for _, e := range w.sent {
 		text, _ := json.Marshal(e.Event)
@@ -409,11 +424,15 @@ func (w *peersWorld) judge() {
 
 // report fails the test if events are missing, and describes some of them.
 func (w *peersWorld) report(missing []*peersEvent, end time.Time) {
+	complain := w.Errorf
+	if w.defaults {
+		complain = w.Logf
+	}
 	if len(missing) > 0 {
-		w.Errorf("%d events are missing, or are served although they were deleted", len(missing))
+		complain("%d events are missing, or are served although they were deleted", len(missing))
 	}
 	for _, e := range missing[:min(len(missing), 20)] {
-		w.Errorf("missing: kind %d at %s, deleted %v, published %v before the end, dated %d s back, during %s, tags %v",
+		complain("missing: kind %d at %s, deleted %v, published %v before the end, dated %d s back, during %s, tags %v",
 			e.Kind, w.peers[e.peer].name, e.deleted, end.Sub(e.at).Round(time.Second), e.at.Unix()-e.CreatedAt, w.during(e), e.Tags)
 	}
 }

@@ -145,7 +145,7 @@ func (l *line) serve(opened loop.Opened) error {
 	}
 	l.holdings, l.kept = held, v.now()
 	defer l.keepHoldings()
-	l.session = session.New(v.sessionConfig(l.relay, opened, held), v.now())
+	l.session = session.New(v.sessionConfig(&l.request, opened, held), v.now())
 	l.out = newOutbox(l.conn, v.cfg.Limits.QueueBytes)
 	var helpers sync.WaitGroup
 	defer func() {

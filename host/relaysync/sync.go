@@ -165,9 +165,9 @@ type read struct{ sync *Sync }
 func (r read) Query(f host.Filter) ([][]byte, error)  { return r.sync.deps.Facts.Query(r.sync.ctx, f) }
 func (r read) HeldBy(f host.Filter) ([][]byte, error) { return r.sync.deps.Facts.HeldBy(r.sync.ctx, f) }
 
-func (v *Sync) sessionConfig(relay string, o loop.Opened, held *holdings.Set) session.Config {
+func (v *Sync) sessionConfig(d *loop.Dial, o loop.Opened, held *holdings.Set) session.Config {
 	return session.Config{
-		Relay: relay, Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Holdings: held, Hash: v.hash, Debug: v.debug,
+		Relay: d.Relay, Restarts: d.Restarts, Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Holdings: held, Hash: v.hash, Debug: v.debug,
 		Verify: v.deps.Verify, Sign: v.deps.Sign,
 	}
 }

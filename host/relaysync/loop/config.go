@@ -194,6 +194,7 @@ type Dial struct {
 	Inform       bool             // its NIP-11 document is to be read first; then see Merge
 	Stranger     bool             // only held announcements name it: its address may have to wait
 	Within       int64            // milliseconds that the attempt may last; 0: as long as any
+	Restarts     int              // of its sessions lately, for their Config
 	learnt       limitsSeen
 }
 

@@ -293,7 +293,7 @@ func (l *line) opened() {
 	r.visits = append(r.visits, now)
 	l.held = holdings.Decode(n.beliefs[r.url], 500_000)
 	l.session = session.New(session.Config{
-		Relay: r.url, Capabilities: o.Capabilities, Limits: sessionLimits, Known: n.known, Holdings: l.held, Hash: hash, Verify: func(*host.Event) error { return nil },
+		Relay: r.url, Restarts: d.Restarts, Capabilities: o.Capabilities, Limits: sessionLimits, Known: n.known, Holdings: l.held, Hash: hash, Verify: func(*host.Event) error { return nil },
 	}, now)
 	l.turning = n.clock.NewAlarm(l.next)
 	n.loop.Up(now, r.url, d.Conn, o)

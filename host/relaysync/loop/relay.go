@@ -28,6 +28,8 @@ type relay struct {
 
 	caps           abi.Capabilities
 	learnt         limitsSeen
+	restarts       int   // connections that ended because it takes less than was known
+	restartedAt    int64 // the latest of them
 	informed       int64 // when its NIP-11 document was read; 0: never
 	lastConnected  int64
 	disconnectedAt int64
@@ -191,6 +193,7 @@ func (s *Loop) Down(now int64, url string, conn ConnID, e Ended) {
 	switch {
 	case e.Restart:
 		// We ended it.
+		r.restarts, r.restartedAt = r.restarts+1, s.clock
 		s.deps.Health.Forget(url, s.clock)
 		r.state.Wait = 0
 	case e.Postponed > 0:
@@ -424,11 +427,17 @@ func (s *Loop) mayDial() bool {
 // informedFor is how long what a relay says of itself counts, in milliseconds.
 const informedFor = 6 * 60 * minute
 
+// restartsFor is how long after the latest of them the restarts of a relay's sessions are counted.
+const restartsFor = 6 * 60 * minute
+
 func (s *Loop) dial(r *relay) {
 	if r.learnt.At != 0 && s.clock-r.learnt.At > learntFor {
 		r.learnt = limitsSeen{Version: r.learnt.Version}
 		r.informed = 0
 		r.caps.MaxSubscriptions, r.caps.MaxMessage, r.caps.MaxValues, r.caps.MaxFilters = 0, 0, 0, 0
+	}
+	if s.clock-r.restartedAt > restartsFor {
+		r.restarts = 0
 	}
 	known := r.informed != 0 && s.clock-r.informed < informedFor
 	if !known && r.caps.Negentropy == abi.SupportNo {
@@ -439,7 +448,7 @@ func (s *Loop) dial(r *relay) {
 	r.conn, r.visitless = ConnID(s.serial), false
 	r.last.Duration = 0
 	s.update(r)
-	s.perform(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known, Stranger: s.stranger(r), learnt: r.learnt, Within: AttemptTime(r.state.Failing, r.took)})
+	s.perform(Dial{Conn: r.conn, Relay: r.url, Capabilities: r.caps, Inform: !known, Stranger: s.stranger(r), Restarts: r.restarts, learnt: r.learnt, Within: AttemptTime(r.state.Failing, r.took)})
 }
 
 // Bounds of the attempts to find a relay again that was connected to.

@@ -275,37 +275,32 @@ func (s *Loop) says(r *relay, version string) {
 // learnt takes what the session of a relay has learnt.
 func (s *Loop) learnt(r *relay, caps abi.Capabilities) {
 	l := &r.learnt
-	if caps.MaxSubscriptions != r.caps.MaxSubscriptions {
-		l.Subscriptions, l.At = caps.MaxSubscriptions, s.clock
-		s.log(session.Info, showed(r.caps.MaxSubscriptions, "a relay takes fewer subscriptions than it says", "a relay limits the number of subscriptions and does not say so"), "relay", r.url, "subscriptions", caps.MaxSubscriptions)
-	}
-	if caps.MaxValues != r.caps.MaxValues {
-		l.Values, l.At = caps.MaxValues, s.clock
-		s.log(session.Info, showed(r.caps.MaxValues, "a relay takes fewer values in its subscriptions than it says", "a relay limits the values of subscriptions and does not say so"), "relay", r.url, "values", caps.MaxValues)
-	}
-	if caps.MaxFilters != r.caps.MaxFilters {
-		l.Filters, l.At = caps.MaxFilters, s.clock
-		s.log(session.Info, showed(r.caps.MaxFilters, "a relay takes fewer filters in a request than it says", "a relay limits the filters of a request and does not say so"), "relay", r.url, "filters", caps.MaxFilters)
-	}
-	if caps.MaxLimit != r.caps.MaxLimit {
-		l.Limit, l.At = caps.MaxLimit, s.clock
-		s.log(session.Info, showed(r.caps.MaxLimit, "a relay takes lower limits of events than it says", "a relay bounds the limit of a filter and does not say so"), "relay", r.url, "limit", caps.MaxLimit)
-	}
-	if caps.MaxMessage != r.caps.MaxMessage {
-		l.Message, l.At = caps.MaxMessage, s.clock
-		s.log(session.Info, showed(r.caps.MaxMessage, "a relay takes shorter messages than it says", "a relay limits the size of messages and does not say so"), "relay", r.url, "bytes", caps.MaxMessage)
+	for _, o := range []struct {
+		was, is       uint32
+		to            *uint32
+		another, none string // that it states another limit, or none
+		unit          string
+	}{
+		{r.caps.MaxSubscriptions, caps.MaxSubscriptions, &l.Subscriptions, "a relay takes fewer subscriptions than it says", "a relay limits the number of subscriptions and does not say so", "subscriptions"},
+		{r.caps.MaxValues, caps.MaxValues, &l.Values, "a relay takes fewer values in its subscriptions than it says", "a relay limits the values of subscriptions and does not say so", "values"},
+		{r.caps.MaxFilters, caps.MaxFilters, &l.Filters, "a relay takes fewer filters in a request than it says", "a relay limits the filters of a request and does not say so", "filters"},
+		{r.caps.MaxLimit, caps.MaxLimit, &l.Limit, "a relay takes lower limits of events than it says", "a relay bounds the limit of a filter and does not say so", "limit"},
+		{r.caps.MaxMessage, caps.MaxMessage, &l.Message, "a relay takes shorter messages than it says", "a relay limits the size of messages and does not say so", "bytes"},
+	} {
+		if o.is == o.was {
+			continue
+		}
+		*o.to, l.At = o.is, s.clock
+		message, level := o.another, session.Info
+		if o.was == 0 {
+			message = o.none
+		} else if uint64(o.is)*4 > uint64(o.was)*3 {
+			level = session.Debug // a relay may lower it without end
+		}
+		s.log(level, message, "relay", r.url, o.unit, o.is)
 	}
 	r.caps = caps
 	s.changed[r.url] = true
-}
-
-// showed returns what the log says of a limit that a relay has shown: it had stated another one, or
-// none.
-func showed(stated uint32, another, none string) string {
-	if stated == 0 {
-		return none
-	}
-	return another
 }
 
 // onEnded looks at the end of a connection: a relay may have no other answer to a message

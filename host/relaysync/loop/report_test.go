@@ -172,3 +172,41 @@ func TestMissingAtRelays(t *testing.T) {
 		t.Errorf("%d relays are kept that lack nothing", len(m.relays))
 	}
 }
+
+// A relay may lower its limits again and again. Each connection knows how many sessions began again for
+// that, and the log has one line for each step that matters.
+func TestRestartsOfARelay(t *testing.T) {
+	o := openLoop(t)
+	var lines []string
+	next := func(after int64) (restarts int) {
+		o.Down(o.now, openedRelay, o.conn, Ended{Restart: true})
+		restarts = -1
+		o.now += after
+		o.Turn(o.now)
+		var up Opened
+		for _, e := range o.Effects() {
+			switch e := e.(type) {
+			case Dial:
+				o.conn, restarts, up.Capabilities = e.Conn, e.Restarts, e.Capabilities
+			case Log:
+				if e.Level == session.Info && strings.Contains(e.Message, "subscriptions") {
+					lines = append(lines, fmt.Sprint(e.Attrs[len(e.Attrs)-1]))
+				}
+			}
+		}
+		o.Up(o.now, openedRelay, o.conn, up)
+		return restarts
+	}
+	for i := range 40 {
+		o.Report(o.now, openedRelay, o.conn, &session.Learnt{Capabilities: abi.Capabilities{MaxSubscriptions: uint32(100 - i)}})
+		if got := next(minute); got != i+1 {
+			t.Errorf("connection %d knows %d restarts", i+2, got)
+		}
+	}
+	if len(lines) > 2 {
+		t.Errorf("the log has lines for %v", lines)
+	}
+	if got := next(restartsFor + minute); got != 0 {
+		t.Errorf("%d restarts are remembered after hours", got)
+	}
+}

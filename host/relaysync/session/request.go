@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"talon/host"
 	"talon/host/relaysync/match"
 	"talon/host/wire"
@@ -31,7 +33,7 @@ type request struct {
 	probed   bool          // a live one was sent again, in another form
 	missed   int64         // since when a live one may have missed events; 0: it has not
 	delayed  int64         // since when a live one waited for room; 0: it did not
-	again    []host.Filter // of one that may have missed some
+	again    []host.Filter // of one that may have missed some, or was answered lately
 	fetching int           // requests for what it has missed
 
 	events      int                  // that came, those outside included
@@ -127,6 +129,10 @@ func (s *Session) answered(r *request) {
 	r.heard = s.now
 	if r.filters == nil || r.closed {
 		return
+	}
+	if r.live && r.again == nil {
+		r.again = r.filters
+		s.young = append(s.young, r)
 	}
 	r.filters = nil
 	s.size.fits(r.bytes)
@@ -337,9 +343,12 @@ func (sub *subscription) complete(s *Session, r *request) {
 	})
 }
 
-func (sub *subscription) refused(s *Session, _ *request, class uint32, reason string) {
+func (sub *subscription) refused(s *Session, r *request, class uint32, reason string) {
 	if sub.gone {
 		s.heldLost()
+		if i := slices.IndexFunc(s.leaving, func(l leaving) bool { return l.request == r }); i >= 0 {
+			s.handoverLost(s.leaving[i])
+		}
 	}
 	if s.subs[sub.cmd.ID] == sub {
 		delete(s.subs, sub.cmd.ID)

@@ -184,7 +184,8 @@ func (s *Session) learnValues(limit int) {
 
 // learnLimit records a limit of the relay. If that is far less than the strategy knew when
 // the connection was made, or no more than what stays open, so that nothing can be fetched,
-// the session begins again: the strategy then asks for less.
+// the session begins again: the strategy then asks for less. A session waits twice as long as the one
+// before it, since a relay may lower its limit again and again.
 func (s *Session) learnLimit(known *uint32, reported uint32, limit, lasting int) {
 	if *known != 0 && limit >= int(*known) {
 		return
@@ -192,7 +193,7 @@ func (s *Session) learnLimit(known *uint32, reported uint32, limit, lasting int)
 	*known = uint32(limit)
 	s.learnt()
 	if s.restartAt == 0 && (reported == 0 || 4*limit <= 3*int(reported) || lasting >= limit) {
-		s.restartAt = s.now + restartTime
+		s.restartAt = s.now + restartTime<<min(s.cfg.Restarts, maxRestartShift)
 		s.checkNoLater(s.restartAt)
 	}
 }
@@ -233,8 +234,11 @@ func (s *Session) limitTooHigh(r *request, limit int, class uint32) uint32 {
 }
 
 // restartTime is how long a session goes on that has learnt how little the relay takes:
-// it may learn more.
-const restartTime = 2000
+// it may learn more. The time doubles up to an hour.
+const (
+	restartTime     = 2000
+	maxRestartShift = 11
+)
 
 // pace is how hard the relay is pressed.
 type pace struct {

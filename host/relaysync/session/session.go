@@ -59,6 +59,7 @@ type Config struct {
 	Holdings     *holdings.Set // what the relay is believed to hold; nil: that is not kept
 	Hash         match.Hash
 	Debug        bool // lines of that level are wanted
+	Restarts     int  // of sessions before it, which learnt less and less
 
 	// Verify checks id and signature of events that were refused.
 	Verify func(*host.Event) error
@@ -99,6 +100,7 @@ type Session struct {
 
 	pace         pace
 	leaving      []leaving
+	young        []*request // live ones that were answered lately, or are closed: they keep their filters
 	delayed      delayed
 	unsent       int // bytes of messages that the relay has not taken, as far as is known
 	backlog      int // of them, those before the latest turn

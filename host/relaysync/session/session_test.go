@@ -548,6 +548,24 @@ func TestJointSlot(t *testing.T) {
 	g.want("a fetch", g.reports(), "done f method=2 complete=true class=0 have=0 need=0 new=0")
 }
 
+// A relay may lower its limit again and again. A session begins again later, the more often others did.
+func TestRestarts(t *testing.T) {
+	for restarts, want := range map[int]int64{0: 2000, 1: 4000, 5: 64_000, 11: 4_096_000, 1000: 4_096_000} {
+		g := newRig(t, func(cfg *Config) { cfg.Restarts = restarts })
+		g.do(live("a", kinds(1)))
+		g.say(`["EOSE","s1"]`)
+		g.do(live("b", kinds(2)))
+		g.say(`["CLOSED","s2","error: too many subscriptions"]`)
+		g.pass(want - 1)
+		if len(g.ends) > 0 {
+			t.Errorf("after %d restarts a session ends in less than %d ms", restarts, want)
+		}
+		if g.pass(2); !slices.Equal(g.ends, []EndReason{EndRestart}) {
+			t.Errorf("after %d restarts a session ends for %v after %d ms", restarts, g.ends, want)
+		}
+	}
+}
+
 // Lasting subscriptions may turn out to take all the room of a relay. Then a fetch cannot
 // begin, and the strategy must ask for less.
 func TestNoRoomToFetch(t *testing.T) {
