@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,9 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"talon/host/plugin/plugintest"
 	"talon/internal/race"
+	"talon/internal/testkit"
 )
 
 // language is what a policy is written in.
@@ -26,14 +29,22 @@ type language struct {
 	// missing says which compiler is not there and how to get it, "" if it is there, and
 	// what the commands need in their environment.
 	missing func() (why string, env []string)
+
+	// versions are commands that write which compilers these are.
+	versions string
+
+	// sdk is the folder of its SDK in ../sdk.
+	sdk string
 }
 
 var languages = []language{
-	{"Go", "", "", func() (string, []string) { return "", nil }},
-	{"C", "-c", `make --silent "$NAME.wasm"`, missingClang},
+	{"Go", "", "", func() (string, []string) { return "", nil }, "", ""},
+	{"C", "-c", `make --silent "$NAME.wasm"`, missingClang, "clang --version && wasm-ld --version", "c"},
 	{"Rust", "-rust", `cargo build --quiet --offline --release --target wasm32-unknown-unknown && ` +
-		`cp "${CARGO_TARGET_DIR:-target}/wasm32-unknown-unknown/release/$(echo "$NAME" | tr - _).wasm" "$NAME.wasm"`, missingRust},
-	{"AssemblyScript", "-assemblyscript", `npm run --silent build`, missingAssemblyScript},
+		`cp "${CARGO_TARGET_DIR:-target}/wasm32-unknown-unknown/release/$(echo "$NAME" | tr - _).wasm" "$NAME.wasm"`, missingRust,
+		"rustc -vV && cargo -V && env | grep ^CARGO_PROFILE_ | sort", "rust"},
+	{"AssemblyScript", "-assemblyscript", `npm run --silent build`, missingAssemblyScript,
+		"node --version && cat ../sdk/assemblyscript/node_modules/assemblyscript/package.json", "assemblyscript"},
 }
 
 func missingClang() (string, []string) {
@@ -109,17 +120,77 @@ func compile(t testing.TB, l *language, name string) []byte {
 		t.Skip(why)
 	}
 	once, _ := built.LoadOrStore(folder, sync.OnceValues(func() ([]byte, error) {
-		at, err := lay(filepath.Base(folder))
-		if err != nil {
-			return nil, err
-		}
-		return compileIn(at, folder, name, l.commands, env)
+		return keep(l, folder, env, func() ([]byte, error) {
+			at, err := lay(filepath.Base(folder))
+			if err != nil {
+				return nil, err
+			}
+			return compileIn(at, folder, name, l.commands, env)
+		})
 	}))
 	wasm, err := once.(func() ([]byte, error))()
 	if err != nil {
 		t.Fatalf("build %s: %v", folder, err)
 	}
 	return wasm
+}
+
+// keep returns the module that an earlier test process built from the same sources with the same
+// compilers, or builds it. make guides and make scale build each.
+func keep(l *language, folder string, env []string, build func() ([]byte, error)) ([]byte, error) {
+	if os.Getenv("TALON_TEST_GUIDES") != "" || os.Getenv("TALON_TEST_SCALE") != "" {
+		return build()
+	}
+	sum := sha256.New()
+	cmd := exec.Command("sh", "-c", l.versions)
+	cmd.Env = append(os.Environ(), env...)
+	versions, err := cmd.CombinedOutput()
+	if err != nil && len(versions) == 0 {
+		return nil, fmt.Errorf("%s: %w", l.versions, err)
+	}
+	fmt.Fprintf(sum, "%q %q %q\n", folder, l.commands, versions)
+	for _, dir := range []string{folder, filepath.Join("..", "sdk", l.sdk)} {
+		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "target"):
+				return fs.SkipDir
+			case d.Type().IsRegular():
+				text, err := os.ReadFile(file)
+				fmt.Fprintf(sum, "%q %d\n%s", file, len(text), text)
+				return err
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	entry := filepath.Join(testkit.Kept(), fmt.Sprintf("%x", sum.Sum(nil)))
+	file := filepath.Join(entry, "module.wasm")
+	if wasm, err := os.ReadFile(file); err == nil {
+		now := time.Now()
+		_ = os.Chtimes(entry, now, now) // in use
+		return wasm, nil
+	}
+	wasm, err := build()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(testkit.Kept(), 0o700); err != nil {
+		return nil, err
+	}
+	made, err := os.MkdirTemp(testkit.Kept(), "building-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(made)
+	if err := os.WriteFile(filepath.Join(made, filepath.Base(file)), wasm, 0o600); err != nil {
+		return nil, err
+	}
+	_ = os.Rename(made, entry) // fails if another process was faster
+	return wasm, nil
 }
 
 // compileIn runs commands in a copy of an example's folder.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,8 +23,9 @@ import (
 // client is a websocket without manners: it can send what a library would not.
 // One goroutine reads and one writes.
 type client struct {
-	net net.Conn
-	in  *bufio.Reader
+	net   net.Conn
+	in    *bufio.Reader
+	inbox *inbox // of a client that attends; nil: read reads from the connection
 }
 
 func open(url string) (*client, error) { return openWith(url, ws.Dialer{}) }
@@ -49,7 +51,7 @@ func openWith(url string, d ws.Dialer) (*client, error) {
 	return c, nil
 }
 
-// connect opens a connection that lasts as long as the test.
+// connect opens a connection that lasts as long as the test, and attends to it.
 func connect(t testing.TB, s *process) *client {
 	t.Helper()
 	c, err := open(s.url)
@@ -57,7 +59,72 @@ func connect(t testing.TB, s *process) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.close)
+	c.attend()
 	return c
+}
+
+// attend has a goroutine read all that comes. So the server has answers to its pings, however long the
+// test does something else.
+func (c *client) attend() {
+	box := &inbox{more: make(chan struct{}, 1)}
+	c.inbox = box
+	go func() {
+		for {
+			text, err := c.receive()
+			box.put(text, err)
+			if err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// inbox keeps messages until they are read.
+type inbox struct {
+	more chan struct{} // something was put in
+
+	mu   sync.Mutex // guards the fields below
+	list [][]byte
+	err  error // after the list
+}
+
+func (b *inbox) put(text []byte, err error) {
+	b.mu.Lock()
+	if err != nil {
+		b.err = err
+	} else {
+		b.list = append(b.list, text)
+	}
+	b.mu.Unlock()
+	select {
+	case b.more <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the next message, or how the connection ended.
+func (b *inbox) take() ([]byte, error) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		b.mu.Lock()
+		if len(b.list) > 0 {
+			text := b.list[0]
+			b.list = b.list[1:]
+			b.mu.Unlock()
+			return text, nil
+		}
+		err := b.err
+		b.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-b.more:
+		case <-late.C:
+			return nil, fmt.Errorf("no message after %v", patience)
+		}
+	}
 }
 
 func (c *client) close() { _ = c.net.Close() }
@@ -96,7 +163,15 @@ func (c closed) Error() string { return fmt.Sprintf("closed with %d %s", c.code,
 
 // read returns the next message. A close frame is an error of type closed.
 func (c *client) read() ([]byte, error) {
+	if c.inbox != nil {
+		return c.inbox.take()
+	}
 	_ = c.net.SetReadDeadline(time.Now().Add(patience))
+	return c.receive()
+}
+
+// receive reads the next message from the connection.
+func (c *client) receive() ([]byte, error) {
 	text, op, err := wsutil.ReadServerData(struct {
 		io.Reader
 		io.Writer
