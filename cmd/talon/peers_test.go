@@ -497,6 +497,7 @@ func (w *peersWorld) punctual() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var late, old []time.Duration
+	var slow []string
 	by := map[string][]time.Duration{}
 	for id, e := range w.sent {
 		if e.deleted || e.at.Before(w.began) || w.during(e) != "" {
@@ -507,7 +508,10 @@ func (w *peersWorld) punctual() {
 			took = max(0, at.Sub(e.at))
 		}
 		late = append(late, took)
-		if e.at.Unix()-e.CreatedAt > peersOld/2 {
+		if took > peersLive {
+			slow = append(slow, fmt.Sprintf("%s: kind %d %v after the start took %v", w.peers[e.peer].name, e.Kind, e.at.Sub(w.began).Round(time.Second), took.Round(time.Millisecond)))
+		}
+		if w.old(e) {
 			old = append(old, took)
 		}
 		by[w.peers[e.peer].name] = append(by[w.peers[e.peer].name], took)
@@ -517,6 +521,8 @@ func (w *peersWorld) punctual() {
 	if p99 > peersLive {
 		w.Errorf("live events come after %v (p99), want %v", p99, peersLive)
 	}
+	slices.Sort(slow)
+	w.Logf("later than %v: %q", peersLive, slow[:min(len(slow), 20)])
 	p50, p99, worst = percentiles(old)
 	w.Logf("live events with old dates: %d, p50 %v, p99 %v, longest %v", len(old), p50, p99, worst)
 	for _, p := range w.peers {
@@ -524,6 +530,9 @@ func (w *peersWorld) punctual() {
 		w.Logf("%20s: %4d live events, p50 %v, p99 %v, longest %v", p.name, len(by[p.name]), p50, p99, worst)
 	}
 }
+
+// old reports whether an event had an old date when it was published.
+func (*peersWorld) old(e *peersEvent) bool { return e.at.Unix()-e.CreatedAt > peersOld/2 }
 
 func percentiles(list []time.Duration) (p50, p99, worst time.Duration) {
 	if len(list) == 0 {
@@ -539,7 +548,7 @@ func (w *peersWorld) returned() {
 	defer w.mu.Unlock()
 	for _, o := range w.outages {
 		if o.peer < 0 {
-			w.Logf("outage: Talon was %s for %v", o.how, o.end.Sub(o.began).Round(100*time.Millisecond))
+			w.Logf("outage: %v after the start Talon was %s for %v", o.began.Sub(w.began).Round(time.Second), o.how, o.end.Sub(o.began).Round(100*time.Millisecond))
 			continue
 		}
 		var during, after time.Duration
@@ -552,13 +561,15 @@ func (w *peersWorld) returned() {
 			case e.at.After(o.began) && e.at.Before(o.end):
 				stored++
 				during = max(during, since)
+			case w.old(e) && !w.peers[e.peer].compares:
+				// It came before Talon was back, and waits for the next check.
 			case e.at.After(o.end) && e.at.Before(o.end.Add(30*time.Second)) && w.soloOutage(o):
 				fresh++
 				after = max(after, w.seen[id].Sub(e.at))
 			}
 		}
-		w.Logf("outage: %s was %s for %v; its %d events of that time are here after %v; %d of the next 30 s after %v at most",
-			w.peers[o.peer].name, o.how, o.end.Sub(o.began).Round(100*time.Millisecond), stored, during.Round(100*time.Millisecond), fresh, after.Round(100*time.Millisecond))
+		w.Logf("outage: %v after the start %s was %s for %v; its %d events of that time are here after %v; %d of the next 30 s after %v at most",
+			o.began.Sub(w.began).Round(time.Second), w.peers[o.peer].name, o.how, o.end.Sub(o.began).Round(100*time.Millisecond), stored, during.Round(100*time.Millisecond), fresh, after.Round(100*time.Millisecond))
 		if w.soloOutage(o) && after > peersBack+peersLive {
 			w.Errorf("%s is back %v after an outage of %v", w.peers[o.peer].name, after, o.end.Sub(o.began))
 		}

@@ -52,7 +52,9 @@ func (s *layered) Configure(cfg strategy.Config) error {
 }
 
 // since opens what is new, and what is not older than some minutes.
-func (s *layered) since() layers.Opening { return layers.Opening{Since: s.Since()} }
+func (s *layered) since(purpose uint32) layers.Opening {
+	return layers.Opening{Since: s.Since(), Purpose: purpose}
+}
 
 // past compares all that is stored, some time later.
 func (s *layered) past(purpose uint32, later int64) layers.Fetching {
@@ -65,8 +67,8 @@ func (s *layered) Fresh(p *layers.Peer, purpose uint32) {
 	s.begun++
 	p.Forget()
 	items := p.Plan()
-	p.Open(layers.Announcements, s.since())
-	p.Open(layers.Of(items), s.since())
+	p.Open(layers.Announcements, s.since(strategy.PurposeLive))
+	p.Open(layers.Of(items), s.since(strategy.PurposeLive))
 	p.Fetch(layers.Announcements, s.past(purpose, s.startup))
 	p.Fetch(layers.Of(items), s.past(purpose, 0))
 }
@@ -77,16 +79,17 @@ func (s *layered) Resume(p *layers.Peer, since int64) {
 	p.Clear()
 	since = max(1, min(since, s.Now()/1000-s.lookback))
 	missed := layers.Fetching{Since: since, Purpose: strategy.PurposeReconnect, Apart: s.apart, After: s.resume}
-	s.again(p, missed)
+	s.again(p, strategy.PurposeReconnect, missed)
 }
 
 // again reopens everything. It fetches of what is confirmed what may have been
-// missed, the rest from its beginning.
-func (s *layered) again(p *layers.Peer, missed layers.Fetching) {
+// missed, the rest from its beginning. purpose is that of the subscriptions: PurposeLive if they were open
+// until now.
+func (s *layered) again(p *layers.Peer, purpose uint32, missed layers.Fetching) {
 	items, confirmed := p.Plan(), p.Confirmed
-	p.Open(layers.Announcements, s.since())
-	p.Open(layers.Of(confirmed), s.since())
-	p.Open(layers.Of(items), s.since())
+	p.Open(layers.Announcements, s.since(purpose))
+	p.Open(layers.Of(confirmed), s.since(purpose))
+	p.Open(layers.Of(items), s.since(purpose))
 	if !p.Announced {
 		p.Fetch(layers.Announcements, s.past(strategy.PurposeStartup, missed.After))
 	}
@@ -100,7 +103,7 @@ func (s *layered) again(p *layers.Peer, missed layers.Fetching) {
 func (s *layered) New(p *layers.Peer, items layers.Items) {
 	if p.Crowded(items, s.max, false) {
 		p.Clear()
-		s.again(p, layers.Fetching{})
+		s.again(p, strategy.PurposeLive, layers.Fetching{})
 		return
 	}
 	p.Open(layers.Of(items), layers.Opening{Purpose: strategy.PurposeStartup, Track: true})

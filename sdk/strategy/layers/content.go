@@ -74,7 +74,8 @@ type shape struct {
 	values      int // of one tag
 	filters     int // of one subscription
 	filterBytes int // of the values of one filter
-	chunks      int // of three filters each, in one subscription
+	bytes       int // of the values of all filters
+	chunks      int // of three filters each, in one subscription, at most
 }
 
 // chunk takes off the content of one filter: announcements, or repositories, or root events. It
@@ -217,14 +218,15 @@ func (p *Peer) shape() shape {
 		s.filters = min(s.filters, 1)
 		s.values = max(s.values>>(p.narrow-oneFilter), min(s.values, 10))
 	}
-	s.filterBytes = message - 300
+	s.bytes = message - 300
+	s.filterBytes = s.bytes
 	if s.filters >= 3 {
-		s.filterBytes = (message - 300) / 3
+		s.filterBytes = s.bytes / 3
 	}
 	s.values = max(0, min(s.values, s.filterBytes/rootBytes))
 	s.chunks = 1
 	if s.values > 0 {
-		s.chunks = max(1, min(s.filters/3, (message-300)/(3*rootBytes*s.values)))
+		s.chunks = max(1, min(s.filters/3, s.bytes/(3*rootBytes*s.values)))
 	}
 	return s
 }

@@ -311,3 +311,52 @@ func (w *roomWorld) check(when string) {
 		w.t.Fatalf("%s: %d repositories and %d root events of %d have no subscription, reported are %v; %+v", when, without[0], without[1], len(w.roots), w.reported, w.caps)
 	}
 }
+
+// TestLongAddresses: the address of a repository may be longer than an id. No message is longer than
+// the relay takes, and all repositories have a subscription.
+func TestLongAddresses(t *testing.T) {
+	const most = 131_072
+	for _, length := range []int{8, 60, 200} {
+		s := &subscriber{apart: true, flow: flow{set: layers.Settings{
+			Kinds: []uint32{30617, 1621}, Values: 300, Connections: 5, Margin: margin, Window: strategy.Second, Check: strategy.Minute, Method: strategy.MethodAuto,
+		}}}
+		h := strategytest.New(t, manifest, s, nil)
+		init := &abi.StepInit{Seed: 1}
+		for i := range 1000 {
+			address := fmt.Sprintf("30617:%064x:%0*d", 7, length, i)
+			init.Repositories = append(init.Repositories, abi.KnownRepository{Address: address, Relays: []string{"wss://a"}, Level: abi.SyncLevelFull})
+		}
+		asked := map[string]bool{}
+		for queue := h.Step(init); len(queue) > 0; {
+			a := queue[0]
+			queue = queue[1:]
+			switch a.Do {
+			case abi.DoConnect:
+				queue = append(queue, h.Step(&abi.RelayConnected{
+					Relay: a.Relay, Capabilities: abi.Capabilities{Negentropy: abi.SupportYes, MaxMessage: most, MaxFilters: 20, MaxSubscriptions: 200},
+				})...)
+			case abi.DoSubscribe:
+				size := 0
+				for _, f := range a.Filters {
+					size += 40
+					for _, tag := range f.Tags {
+						for _, v := range tag.Values {
+							size += len(v) + 3
+							asked[tag.Name+v] = true
+						}
+					}
+				}
+				if size > most {
+					t.Errorf("a REQ about names of %d letters takes %d bytes, the relay takes %d", length, size, most)
+				}
+				queue = append(queue, h.Step(&abi.Eose{Relay: a.Relay, ID: a.ID})...)
+			}
+			if len(queue) == 0 {
+				queue = h.Pass(0)
+			}
+		}
+		if len(asked) != 3000 {
+			t.Errorf("names of %d letters: %d of 3000 values are asked for", length, len(asked))
+		}
+	}
+}

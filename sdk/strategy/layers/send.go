@@ -83,7 +83,8 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	w.reset(p.SecondLevel, o.Live)
 	w.add(&p.driver.Index, c, which, o.Since, [3]int64{})
 	if o.Live && !c.Announcements && s.filters >= 3 {
-		for n := 1; n < s.chunks && !o.content.empty(); n++ {
+		// Addresses of repositories may be longer than ids: the next chunk may be as large as the first.
+		for n, first := 1, w.size; n < s.chunks && w.size+first <= s.bytes && !o.content.empty(); n++ {
 			more := p.driver.Index.chunk(&o.content, s)
 			w.add(&p.driver.Index, more, o.which, o.Since, [3]int64{})
 			c.Items.AddItems(more.Items)
