@@ -101,7 +101,7 @@ func TestWriteSync(t *testing.T) {
 				Complete: now.Add(-5 * time.Minute), Partial: true, Repositories: 40, Reason: "what ended it before", Limits: relaysync.Learnt{Negentropy: "yes", Limit: 500, Auth: true}},
 			{Relay: "wss://b", State: relaysync.StateResting, Health: "barred", Failures: 3, Reason: "gone \x1b[2J", Next: now.Add(time.Minute), Limits: relaysync.Learnt{Negentropy: "unknown"}},
 			{Relay: "wss://c", State: relaysync.StateConnected, Health: "healthy", Limits: relaysync.Learnt{Negentropy: "yes", Values: 20_000},
-				Uncovered: &relaysync.Uncovered{Repositories: 1, Roots: 300, Since: now.Add(-2 * time.Hour)}, NextCheck: now.Add(30 * time.Minute),
+				Uncovered: &relaysync.Uncovered{Repositories: 1, Roots: 300, Authors: 20, Since: now.Add(-2 * time.Hour)}, NextCheck: now.Add(30 * time.Minute),
 				Open: []relaysync.Open{
 					{What: loop.IncompleteRoots.String(), Count: 300, Since: now.Add(-3 * time.Hour)},
 					{What: loop.IncompleteRest.String(), Count: 1, Since: now.Add(-4 * time.Second), Until: now.Add(time.Minute)},
@@ -116,7 +116,7 @@ func TestWriteSync(t *testing.T) {
 	for _, want := range []string{
 		"1 of 2 relays connected, at most 200 at once; 1 complete; 1 repository followed\n", "wss://a (bootstrap)", "3 (1 filter)", "5m ago", "3 MiB",
 		"negentropy yes, 500 events, authentication", "barred", "attempt in 1m0s", "check in 30m0s", `gone \x1b[2J`, `evil\x1b[2J`, "waits for git data",
-		"negentropy yes, 20000 values", "NO ROOM FOR SUBSCRIPTIONS", "1 repository and 300 root events", "2h ago",
+		"negentropy yes, 20000 values", "NO ROOM FOR SUBSCRIPTIONS", "1 repository and 300 root events and deletions by 20 authors", "2h ago",
 		"NOT COMPLETE", "root events without a subscription there: 300", "3h ago", "and rests; that ends in 1m0s", `a reason\x1b of another version`,
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -24,7 +24,7 @@ func TestDevnetPartition(t *testing.T) {
 		t.Skip("it takes minutes: set TALON_TEST_DEVNET=1")
 	}
 	devnetCode(t, "mirror", "layered-v5", "polite")
-	for strategy, settings := range map[string]string{"mirror": "", "layered-v5": "second_level = 1\n"} {
+	for strategy, settings := range map[string]string{"mirror": "", "layered-v5": "second_level = 3\n"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			w := newPartition(t, map[string]string{strategy: settings, "polite": "relay_eager_after_s = 60\n"})

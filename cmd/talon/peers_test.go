@@ -46,7 +46,7 @@ func TestDevnetPeers(t *testing.T) {
 	}
 	strategies := map[string]string{
 		"mirror":     "check_minutes_pages = 1\ncompare_minutes_from = 1\ncompare_minutes_to = 1\n",
-		"layered-v5": "check_minutes_pages = 1\nsecond_level = 1\n",
+		"layered-v5": "check_minutes_pages = 1\nsecond_level = 3\n",
 	}
 	defaults := os.Getenv("TALON_PEERS_CHECKS") == "default"
 	if defaults {

@@ -161,6 +161,7 @@ var openTexts = map[string]string{
 	"closed subscriptions": "the relay closed a subscription, which is opened again later",
 	"repositories":         "repositories without a subscription there: %d",
 	"root events":          "root events without a subscription there: %d",
+	"authors":              "authors of comments whose deletions have no subscription there: %d",
 	"rest":                 "the relay says that it is asked too much, and rests",
 	"cut short":            "a fetch was cut short",
 }
@@ -198,6 +199,9 @@ func uncoveredText(u *relaysync.Uncovered) string {
 	}
 	if u.Roots > 0 {
 		parts = append(parts, counted(int(u.Roots), "root event"))
+	}
+	if u.Authors > 0 {
+		parts = append(parts, "deletions by "+counted(int(u.Authors), "author"))
 	}
 	return strings.Join(parts, " and ")
 }

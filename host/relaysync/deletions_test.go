@@ -3,6 +3,7 @@ package relaysync_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,103 +14,207 @@ import (
 	"talon/internal/testkit"
 )
 
-// deletionEvents are one repository at one relay, an issue with comments, and deletions of these
-// comments and reactions to them. These tag only the comment, and half of them say its kind. Noise
-// is deletions of other events.
-func deletionEvents() (stored, deletions, reactions, noise []matrixEvent) {
-	people := []*testkit.Signer{testkit.NewSigner(11), testkit.NewSigner(12)}
-	at := int64(matrixBegin - 1000)
-	said := func(list *[]matrixEvent, who int, kind host.Kind, text string, tags ...host.Tag) *host.Event {
-		at++
-		e := people[who].Event(kind, at, text, tags...)
-		*list = append(*list, matrixEvent{e, []int{0}, []int{0}})
-		return e
-	}
-	repo := said(&stored, 0, 30617, "", host.Tag{"d", "lib"}, host.Tag{"clone", "https://" + ownDomain + "/x/lib.git"}, host.Tag{"relays", "wss://" + ownDomain, matrixURL(0)})
-	address, _ := repo.Address()
-	root := said(&stored, 0, 1621, "issue", host.Tag{"a", address.String()})
-	for n := range 12 {
-		c := said(&stored, 1, 1111, fmt.Sprint("comment ", n), host.Tag{"E", root.ID.String()}, host.Tag{"e", root.ID.String()})
-		tags := []host.Tag{{"e", c.ID.String()}}
-		if n%2 == 0 {
-			tags = append(tags, host.Tag{"k", "1111"})
-		}
-		if n < 8 {
-			said(&deletions, 1, 5, "", tags...)
-		} else {
-			said(&reactions, 0, 7, "+", tags...)
-		}
-	}
-	for n := range 20 {
-		said(&noise, 1, 5, "", host.Tag{"e", fmt.Sprintf("%064x", n+1)}, host.Tag{"k", "1"})
-	}
-	return stored, deletions, reactions, noise
+// deletionsWorld is one repository at one relay, and what tags only comments, statuses and
+// reactions, by class.
+type deletionsWorld struct {
+	stored  []matrixEvent
+	classes []deletionClass
+	noise   []*host.Event // deletions by others
+	own     []*host.Event // deletions by the same people that are about nothing here
 }
 
-// Deletions that tag only a comment come live, and after an absence, as reactions do: from a relay
-// that has few others all of them, else those that say the kind. The layered strategies ask for them if their
-// setting says so.
+type deletionClass struct {
+	name   string
+	events []*host.Event
+}
+
+// deletionsSaid is an issue with 24 people who comment, set a status and react, and what is said
+// about that.
+func deletionsSaid() *deletionsWorld {
+	x := &deletionsWorld{}
+	at := int64(matrixBegin - 1000)
+	said := func(who *testkit.Signer, kind host.Kind, text string, tags ...host.Tag) *host.Event {
+		at++
+		return who.Event(kind, at, text, tags...)
+	}
+	store := func(e *host.Event) *host.Event {
+		x.stored = append(x.stored, matrixEvent{e, []int{0}, []int{0}})
+		return e
+	}
+	owner := testkit.NewSigner(11)
+	repo := store(said(owner, 30617, "", host.Tag{"d", "lib"}, host.Tag{"clone", "https://" + ownDomain + "/x/lib.git"}, host.Tag{"relays", "wss://" + ownDomain, matrixURL(0)}))
+	address, _ := repo.Address()
+	root := store(said(owner, 1621, "issue", host.Tag{"a", address.String()}))
+	class := func(name string, e *host.Event) {
+		i := slices.IndexFunc(x.classes, func(c deletionClass) bool { return c.name == name })
+		if i < 0 {
+			i, x.classes = len(x.classes), append(x.classes, deletionClass{name: name})
+		}
+		x.classes[i].events = append(x.classes[i].events, e)
+	}
+	about := host.Tag{"e", root.ID.String()}
+	for n := range 24 {
+		who := testkit.NewSigner(byte(20 + n))
+		c := store(said(who, 1111, fmt.Sprint("comment ", n), host.Tag{"E", root.ID.String()}, about))
+		status := store(said(who, 1630, "", about))
+		reaction := store(said(who, 7, "+", about))
+		id := host.Tag{"e", c.ID.String()}
+		switch n % 3 {
+		case 0:
+			class("deletion of a comment, k", said(who, 5, "", id, host.Tag{"k", "1111"}))
+			class("deletion of a status, k", said(who, 5, "", host.Tag{"e", status.ID.String()}, host.Tag{"k", "1630"}))
+			class("deletion of a reaction, k", said(who, 5, "", host.Tag{"e", reaction.ID.String()}, host.Tag{"k", "7"}))
+		case 1:
+			class("deletion of a comment", said(who, 5, "", id))
+			class("deletion of a status", said(who, 5, "", host.Tag{"e", status.ID.String()}))
+			class("deletion of a reaction", said(who, 5, "", host.Tag{"e", reaction.ID.String()}))
+		default:
+			class("reaction to a comment, k", said(owner, 7, "+", id, host.Tag{"k", "1111"}))
+			class("reaction to a comment", said(owner, 7, "-", id))
+		}
+		for k := range 4 {
+			x.own = append(x.own, said(who, 5, "", host.Tag{"e", fmt.Sprintf("%064x", 1000*n+k+1)}))
+		}
+	}
+	other := testkit.NewSigner(99)
+	for n := range 40 {
+		x.noise = append(x.noise, said(other, 5, "", host.Tag{"e", fmt.Sprintf("%064x", 1<<20+n)}, host.Tag{"k", "1"}))
+	}
+	return x
+}
+
+// Deletions that a strategy asks a relay for.
+const (
+	deletionsNone    = iota
+	deletionsKind    // those with a tag k of a kind of git events
+	deletionsAuthors // and those by people who commented
+	deletionsAll
+)
+
+// comes reports whether events of a class come, and whether they come live.
+func (c *deletionClass) comes(asked int) (comes, live bool) {
+	deletion, says := strings.HasPrefix(c.name, "deletion"), strings.HasSuffix(c.name, ", k")
+	switch {
+	case asked == deletionsAll:
+		return true, deletion
+	case asked == deletionsNone, strings.Contains(c.name, "deletion of a reaction") && asked == deletionsKind:
+		return false, false
+	case says:
+		return true, deletion
+	}
+	return deletion && asked == deletionsAuthors, deletion && asked == deletionsAuthors
+}
+
+// Deletions and reactions that tag only a comment come: from a relay that has few others all of
+// them, else what the setting asks for. Deletions come live. Those that the relay got while it or Talon was
+// away come afterwards: from a relay without NIP-77 the next day, because they have old dates. The
+// log shows what that costs.
 func TestDeletions(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
-	stored, deletions, reactions, noise := deletionEvents()
+	x := deletionsSaid()
 	for _, c := range []struct {
 		strategy, config, profile string
-		noisy                     bool
-		want                      int // of two
+		general                   bool // the relay has many other deletions
+		asked                     int
 	}{
-		{"mirror", "", "strfry", false, 2},
-		{"mirror", "", "khatru", false, 2},
-		{"mirror", "", "nostream", true, 1},
-		{"layered-v5", "", "strfry", false, 0},
-		{"layered-v5", "second_level = 1", "nostream", false, 1},
-		{"layered-v5", "second_level = 2", "khatru", true, 2},
+		{"mirror", "", "strfry", true, deletionsAuthors},
+		{"mirror", "", "nostream", true, deletionsAuthors},
+		{"mirror", "", "khatru", true, deletionsAuthors},
+		{"mirror", "second_level = 1", "strfry", true, deletionsKind},
+		{"mirror", "second_level = 1", "nostream", true, deletionsKind},
+		{"mirror", "", "ngit-grasp", false, deletionsAll},
+		{"mirror", "", "khatru", false, deletionsAll},
+		{"layered-v5", "", "strfry", true, deletionsNone},
+		{"layered-v5", "second_level = 1", "strfry", true, deletionsKind},
+		{"layered-v5", "second_level = 2", "khatru", true, deletionsAll},
+		{"layered-v5", "second_level = 3", "strfry", true, deletionsAuthors},
+		{"layered-v5", "second_level = 3", "nostream", true, deletionsAuthors},
 	} {
-		t.Run(fmt.Sprintf("%s/%s/noisy=%v/%s", c.strategy, c.profile, c.noisy, c.config), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%s/general=%v/%s", c.strategy, c.profile, c.general, c.config), func(t *testing.T) {
 			modules, code := matrixModules(t, "plugins/"+c.strategy, c.config)
 			p := matrixProfile(t, c.profile, "")
 			synctest.Test(t, func(t *testing.T) {
 				w := newMatrixWorld(t, modules, code, slices.Repeat([]*relaymodel.Profile{p}, 1))
 				defer w.close()
-				w.say(stored)
-				if c.noisy {
-					for _, e := range noise {
-						w.relays[0].Add(e.Event)
+				cost := func(when string) {
+					w.relays[0].View(func(r *relaymodel.Relay) {
+						s := r.Stats()
+						t.Logf("%-20s %d REQ, %d filters, %d NEG-OPEN; received %d bytes with %d events, sent %d bytes", when, s.Requests, s.Filters, s.Comparisons, s.SentBytes, s.SentEvents, s.Received)
+					})
+				}
+				add := func(list []*host.Event) {
+					for _, e := range list {
+						w.relays[0].Add(e)
 					}
+				}
+				// say publishes a quarter of each class, and of the noise. There are four.
+				said := 0
+				say := func() {
+					part := func(list []*host.Event) []*host.Event {
+						return list[len(list)*said/4 : len(list)*(said+1)/4]
+					}
+					for _, class := range x.classes {
+						add(part(class.events))
+					}
+					if c.general {
+						add(part(x.noise))
+						add(part(x.own))
+					}
+					said++
+				}
+				// come checks which of the first classes are here.
+				come := func(when string, quarters int, live bool) {
+					t.Helper()
+					for _, class := range x.classes {
+						list := class.events[:len(class.events)*quarters/4]
+						n, want := 0, 0
+						for _, e := range list {
+							if w.here.Has(e.ID) {
+								n++
+							}
+						}
+						if comes, atOnce := class.comes(c.asked); atOnce || comes && !live {
+							want = len(list)
+						}
+						if n != want {
+							t.Errorf("%s: %s: %d of %d are here, want %d", when, class.name, n, len(list), want)
+						}
+					}
+					cost(when)
+				}
+				w.say(x.stored)
+				if c.general {
+					add(x.noise[:10])
 				}
 				w.begin()
 				if wrong := w.within(visit); wrong != "" {
 					t.Fatal(wrong)
 				}
 				time.Sleep(2 * time.Minute)
-				come := func(when string, list []matrixEvent) {
-					t.Helper()
-					n := 0
-					for _, e := range list {
-						if w.here.Has(e.ID) {
-							n++
-						}
-					}
-					if want := c.want * len(list) / 2; n != want {
-						t.Errorf("%s: %d of %d are here, want %d", when, n, len(list), want)
-					}
-				}
-				say := func(list []matrixEvent) {
-					for _, e := range list {
-						w.relays[0].Add(e.Event)
-					}
-				}
-				say(deletions[:4])
+				cost("first sync")
+				say()
 				time.Sleep(5 * time.Second)
-				come("deletions live", deletions[:4])
+				come("live", 1, true)
 				w.stop()
-				say(deletions[4:])
-				say(reactions)
+				say()
 				w.begin()
+				time.Sleep(10 * time.Minute)
+				come("after a restart", 2, false)
+				w.relays[0].SetAway(0)
 				time.Sleep(time.Minute)
-				come("deletions after a restart", deletions[4:])
-				come("reactions after a restart", reactions)
+				say()
+				w.relays[0].SetAway(-1)
+				if c.profile == "strfry" || c.profile == "ngit-grasp" {
+					time.Sleep(10 * time.Minute)
+					come("after an absence", 3, false)
+				}
+				time.Sleep(26 * time.Hour)
+				come("after a day", 3, false)
+				say()
+				time.Sleep(5 * time.Second)
+				cost("live again")
 			})
 		})
 	}

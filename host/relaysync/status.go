@@ -80,7 +80,8 @@ type Open struct {
 // fetched from time to time.
 type Uncovered struct {
 	Repositories uint32    `json:"repositories"`
-	Roots        uint32    `json:"roots"` // issues, pull requests and patches
+	Roots        uint32    `json:"roots"`             // issues, pull requests and patches
+	Authors      uint32    `json:"authors,omitempty"` // of comments, whose deletions are wanted
 	Since        time.Time `json:"since"`
 }
 
@@ -269,7 +270,7 @@ func (v *Sync) relayStatus(r *loop.RelayStatus) RelaySnapshot {
 		st.Open = append(st.Open, o)
 	}
 	if r.UncoveredSince != 0 {
-		st.Uncovered = &Uncovered{r.UncoveredRepositories, r.UncoveredRoots, moment(r.UncoveredSince)}
+		st.Uncovered = &Uncovered{r.UncoveredRepositories, r.UncoveredRoots, r.UncoveredAuthors, moment(r.UncoveredSince)}
 	}
 	if r.State.Barred {
 		st.Health = "barred"

@@ -258,9 +258,9 @@ func (s *mirror) heard(r *relay) layers.Items {
 	case r.visitor:
 		return layers.Items{}
 	case r.liveOnly:
-		return s.Index.ItemsOf(r.live)
+		return r.peer.Wanted(s.Index.ItemsOf(r.live))
 	}
-	return s.Index.Targets(r.peer.Number())
+	return r.peer.Wanted(s.Index.Targets(r.peer.Number()))
 }
 
 // listen opens live subscriptions for items without one. If much of the open content is unwanted,

@@ -31,6 +31,7 @@ type mirror struct {
 	min, longest          int64
 	overlapShort, overlap int64 // seconds; overlap 0: without bound
 	adaptive              bool  // all of the second level is asked for where most of it is wanted
+	authors               bool  // where it is not, deletions by the authors of comments are
 	check                 int64 // from one fetch of everything to the next, if a relay without NIP-77 was away
 	daily, over           int64
 
@@ -67,6 +68,7 @@ func (s *mirror) Configure(cfg strategy.Config) error {
 	s.adaptive = set.SecondLevel == layers.GitSecondLevel
 	set.Window, set.Eager = cfg.Int("batch_seconds")*strategy.Second, true
 	set.Method, set.Apart = strategy.MethodAuto, true
+	s.authors, set.AskAuthors = set.Authors, false // not before a relay has shown that it has many other deletions
 	s.Driver.Configure(s, set)
 	return nil
 }

@@ -577,5 +577,8 @@ func (s *mirror) probedSecondLevel(r *relay, f layers.Fetched) {
 	default:
 		r.secondLevel, r.moreSecondLevel = layers.GitSecondLevel, false
 	}
+	if general := s.authors && r.secondLevel == layers.GitSecondLevel; r.peer.AskAuthors(general) && general {
+		s.After(r.peer, layers.Delay, strategy.Second)
+	}
 	s.change(r)
 }

@@ -341,6 +341,8 @@ type KnownRepository struct {
 	Relays  []string
 	Roots   [][32]byte // ids of its root events (1617 1618 1619 1621), 32 bytes each, one after the other
 	Active  []uint32   // of each of these, in unix seconds, the latest known activity
+	Authors [][32]byte
+	Spoken  []uint32 // of each of these authors, in unix seconds, the latest of these events
 }
 
 func appendKnownRepository(b []byte, field byte, m *KnownRepository) []byte {
@@ -362,6 +364,20 @@ func appendKnownRepository(b []byte, field byte, m *KnownRepository) []byte {
 		}
 		b = seal(b, at)
 	}
+	if len(m.Authors) > 0 {
+		b = appendVarint(appendKey(b, 6, wireBytes), uint64(32*len(m.Authors)))
+		for i := range m.Authors {
+			b = append(b, m.Authors[i][:]...)
+		}
+	}
+	if len(m.Spoken) > 0 {
+		var at int
+		b, at = open(b, 7)
+		for _, v := range m.Spoken {
+			b = appendVarint(b, uint64(v))
+		}
+		b = seal(b, at)
+	}
 	return seal(b, at)
 }
 
@@ -370,8 +386,9 @@ type KnownRepositoryView struct {
 	Address string // 30617:pubkey:d
 	Level   uint32
 
-	b     []byte
-	roots []byte
+	b       []byte
+	roots   []byte
+	authors []byte
 }
 
 // Relays iterates over the relays: of its announcement, normalised, without our own; if it is held, those that may be contacted now.
@@ -419,6 +436,48 @@ func (it *ActiveIter) Next() bool {
 // Active returns the one that Next moved to.
 func (it *ActiveIter) Active() uint32 { return it.item }
 
+// NumAuthors is the number of authors.
+func (v *KnownRepositoryView) NumAuthors() int { return len(v.authors) / 32 }
+
+// Author returns the one at index i.
+func (v *KnownRepositoryView) Author(i int) [32]byte { return [32]byte(v.authors[32*i:]) }
+
+// Spoken iterates over the spoken: of each of these authors, in unix seconds, the latest of these events.
+func (v *KnownRepositoryView) Spoken() SpokenIter { return SpokenIter{r: reader{rest: v.b}} }
+
+// SpokenIter walks the spoken of a message.
+type SpokenIter struct {
+	r      reader
+	packed []byte
+	item   uint32
+}
+
+// Next moves to the next one, and reports whether there is one.
+func (it *SpokenIter) Next() bool {
+	for len(it.packed) == 0 {
+		if !it.r.next() {
+			return false
+		}
+		switch it.r.key {
+		case 7<<3 | wireVarint:
+			it.item = uint32(min(it.r.num, 1<<32-1))
+			return true
+		case 7<<3 | wireBytes:
+			it.packed = it.r.data
+		}
+	}
+	v, n := readVarint(it.packed)
+	if n == 0 {
+		*it = SpokenIter{}
+		return false
+	}
+	it.item, it.packed = uint32(min(v, 1<<32-1)), it.packed[n:]
+	return true
+}
+
+// Spoken returns the one that Next moved to.
+func (it *SpokenIter) Spoken() uint32 { return it.item }
+
 // KnownRepositoryIter walks a list.
 type KnownRepositoryIter struct{ it BytesIter }
 
@@ -436,6 +495,8 @@ func (it *KnownRepositoryIter) Repository() KnownRepositoryView {
 			m.Level = uint32(min(r.num, 1<<32-1))
 		case 4<<3 | wireBytes:
 			m.roots = r.data
+		case 6<<3 | wireBytes:
+			m.authors = r.data
 		}
 	}
 	return m
@@ -597,14 +658,17 @@ type TimerFired struct {
 // RootActivity reports root events to which other events refer that were accepted here:
 // comments, statuses, updates. The host gathers them for a moment.
 type RootActivity struct {
-	Roots  [][32]byte
-	Latest []uint32 // for each of these ids, in unix seconds, created_at of the latest event that tags it
+	Roots   [][32]byte
+	Latest  []uint32   // for each of these ids, in unix seconds, created_at of the latest event that tags it
+	Authors [][32]byte // keys of the authors of these events, 32 bytes each, one after the other
+	About   []uint32
 }
 
 // RootActivityView reads a RootActivity in place.
 type RootActivityView struct {
-	b     []byte
-	roots []byte
+	b       []byte
+	roots   []byte
+	authors []byte
 }
 
 // NumRoots is the number of roots.
@@ -648,6 +712,48 @@ func (it *LatestIter) Next() bool {
 
 // Latest returns the one that Next moved to.
 func (it *LatestIter) Latest() uint32 { return it.item }
+
+// NumAuthors is the number of authors.
+func (v *RootActivityView) NumAuthors() int { return len(v.authors) / 32 }
+
+// Author returns the one at index i.
+func (v *RootActivityView) Author(i int) [32]byte { return [32]byte(v.authors[32*i:]) }
+
+// About iterates over the about: for each of these authors, the index in roots of one that an event of this author tags; an author may be in the list several times.
+func (v *RootActivityView) About() AboutIter { return AboutIter{r: reader{rest: v.b}} }
+
+// AboutIter walks the about of a message.
+type AboutIter struct {
+	r      reader
+	packed []byte
+	item   uint32
+}
+
+// Next moves to the next one, and reports whether there is one.
+func (it *AboutIter) Next() bool {
+	for len(it.packed) == 0 {
+		if !it.r.next() {
+			return false
+		}
+		switch it.r.key {
+		case 4<<3 | wireVarint:
+			it.item = uint32(min(it.r.num, 1<<32-1))
+			return true
+		case 4<<3 | wireBytes:
+			it.packed = it.r.data
+		}
+	}
+	v, n := readVarint(it.packed)
+	if n == 0 {
+		*it = AboutIter{}
+		return false
+	}
+	it.item, it.packed = uint32(min(v, 1<<32-1)), it.packed[n:]
+	return true
+}
+
+// About returns the one that Next moved to.
+func (it *AboutIter) About() uint32 { return it.item }
 
 // Kinds of inputs: their fields in a StepRequest.
 const (
@@ -999,6 +1105,20 @@ func (m *RootActivity) appendInput(b []byte) []byte {
 		}
 		b = seal(b, at)
 	}
+	if len(m.Authors) > 0 {
+		b = appendVarint(appendKey(b, 3, wireBytes), uint64(32*len(m.Authors)))
+		for i := range m.Authors {
+			b = append(b, m.Authors[i][:]...)
+		}
+	}
+	if len(m.About) > 0 {
+		var at int
+		b, at = open(b, 4)
+		for _, v := range m.About {
+			b = appendVarint(b, uint64(v))
+		}
+		b = seal(b, at)
+	}
 	return seal(b, at)
 }
 
@@ -1009,6 +1129,8 @@ func (v *StepView) RootActivity() RootActivityView {
 		switch r.key {
 		case 1<<3 | wireBytes:
 			m.roots = r.data
+		case 3<<3 | wireBytes:
+			m.authors = r.data
 		}
 	}
 	return m
@@ -1078,6 +1200,7 @@ type StepAction struct {
 	At           int64    // DoSetTimer
 	Repositories uint32   // DoUncovered
 	Roots        uint32   // DoUncovered
+	Authors      uint32   // DoUncovered
 	Past         bool     // DoProgress
 	Closed       bool     // DoProgress
 	OldDates     bool     // DoProgress
@@ -1168,6 +1291,7 @@ func appendUncovered(b []byte, a *StepAction) []byte {
 	b = appendNonEmpty(b, 1, a.Relay)
 	b = appendUint(b, 2, uint64(a.Repositories))
 	b = appendUint(b, 3, uint64(a.Roots))
+	b = appendUint(b, 4, uint64(a.Authors))
 	return b
 }
 
@@ -1237,6 +1361,8 @@ func (d *actionDecoder) body(a *StepAction, b []byte) string {
 			a.Repositories = uint32(min(r.num, 1<<32-1))
 		case DoUncovered<<32 | 3<<3 | wireVarint:
 			a.Roots = uint32(min(r.num, 1<<32-1))
+		case DoUncovered<<32 | 4<<3 | wireVarint:
+			a.Authors = uint32(min(r.num, 1<<32-1))
 		case DoProgress<<32 | 1<<3 | wireBytes:
 			what = copyText(&a.Relay, "relay", r.data, MaxActionRelay)
 		case DoProgress<<32 | 2<<3 | wireVarint:

@@ -322,10 +322,11 @@ func (o *Actions) StopTimer(id string) {
 	o.add(abi.StepAction{Do: abi.DoSetTimer, ID: id})
 }
 
-// Uncovered reports how many repositories and root events have no subscription at a relay,
-// because it has no room for them. It replaces the report before; with 0 and 0 all have one.
-func (o *Actions) Uncovered(relay string, repositories, roots uint32) {
-	o.add(abi.StepAction{Do: abi.DoUncovered, Relay: relay, Repositories: repositories, Roots: roots})
+// Uncovered reports how many repositories, root events and authors (of whom deletions are wanted)
+// have no subscription at a relay, because it has no room for them. It replaces the report before;
+// with zeros all have one.
+func (o *Actions) Uncovered(relay string, repositories, roots, authors uint32) {
+	o.add(abi.StepAction{Do: abi.DoUncovered, Relay: relay, Repositories: repositories, Roots: roots, Authors: authors})
 }
 
 // Progress is how far a strategy has come with a relay.

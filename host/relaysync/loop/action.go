@@ -54,7 +54,7 @@ func (s *Loop) act(a *abi.StepAction) {
 		s.backfill(a, u)
 	case abi.DoUncovered:
 		if r := s.relays[u]; r != nil && r.up {
-			s.setUncovered(r, a.Repositories, a.Roots)
+			s.setUncovered(r, a.Repositories, a.Roots, a.Authors)
 		}
 	case abi.DoProgress:
 		if r := s.relays[u]; r != nil && r.up {
@@ -263,9 +263,9 @@ func (s *Loop) polled(r *relay) {
 }
 
 // setUncovered takes what a strategy says to have no subscription at a relay, for want of room.
-func (s *Loop) setUncovered(r *relay, repositories, roots uint32) {
+func (s *Loop) setUncovered(r *relay, repositories, roots, authors uint32) {
 	was := r.uncovered
-	r.uncovered.repositories, r.uncovered.roots = repositories, roots
+	r.uncovered.repositories, r.uncovered.roots, r.uncovered.authors = repositories, roots, authors
 	switch {
 	case !r.uncovered.any():
 		if was.any() {
@@ -278,7 +278,7 @@ func (s *Loop) setUncovered(r *relay, repositories, roots uint32) {
 		if r.caps.MaxSubscriptions == 0 && r.caps.MaxValues == 0 {
 			message = "sync-subscriptions leaves no room for subscriptions to everything at a relay: the rest is fetched from time to time"
 		}
-		s.log(session.Warn, message, "relay", r.url, "repositories", repositories, "roots", roots, "subscriptions", len(r.subs),
+		s.log(session.Warn, message, "relay", r.url, "repositories", repositories, "roots", roots, "authors", authors, "subscriptions", len(r.subs),
 			"max_subscriptions", r.caps.MaxSubscriptions, "max_values", r.caps.MaxValues)
 	}
 	s.progress(r)

@@ -6,14 +6,17 @@ import (
 	"strings"
 	"testing"
 
+	"talon/host"
 	"talon/host/relaysync/loop"
 	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
 // The strategy gets what comments are about, in one input for many of them, with the date of the
-// latest. An event that tags thousands of others costs no more than a few.
+// latest and with the authors. An event that tags thousands of others costs no more than a few.
 func TestActivity(t *testing.T) {
+	who, other := testkit.NewSigner(3), testkit.NewSigner(4)
+	names := map[host.PubKey]string{who.PubKey: "who", other.PubKey: "other"}
 	var got [][]string
 	n := newNetwork(t, func(v *abi.StepView) []abi.StepAction {
 		if v.Kind == abi.InputRootActivity {
@@ -25,11 +28,15 @@ func TestActivity(t *testing.T) {
 				id := a.Root(i)
 				list = append(list, fmt.Sprintf("%x %d", id[:1], dates.Latest()))
 			}
+			about := a.About()
+			for i := 0; about.Next(); i++ {
+				id, key := a.Root(int(about.About())), host.PubKey(a.Author(i))
+				list = append(list, fmt.Sprintf("%x by %s", id[:1], names[key]))
+			}
 			got = append(got, list)
 		}
 		return nil
 	})
-	who := testkit.NewSigner(3)
 	id := func(b byte) string { return fmt.Sprintf("%02x", b) + strings.Repeat("00", 31) }
 	say := func(at int64, tags ...[]string) {
 		e := who.Event(1111, at, "a comment", tags...)
@@ -38,15 +45,19 @@ func TestActivity(t *testing.T) {
 	}
 	say(100, []string{"E", id(1)}, []string{"e", id(2)}, []string{"p", id(3)}, []string{"e", "short"})
 	say(90, []string{"q", id(1)})
+	for _, kind := range []host.Kind{5, 1618, 7} {
+		e := other.Event(kind, 95, "deletions and root events are deleted by what they tag", []string{"e", id(2)})
+		n.loop.Changed(n.clock.Now(), []loop.Change{{Event: e, Kind: loop.Stored, First: true}})
+	}
 	many := [][]string{}
 	for i := range 3000 {
 		many = append(many, []string{"e", fmt.Sprintf("%064x", i+1<<20)})
 	}
-	if n.pass(2000); len(got) != 1 || !slices.Equal(got[0], []string{"01 100", "02 100"}) {
+	if n.pass(2000); len(got) != 1 || !slices.Equal(slices.Sorted(slices.Values(got[0])), []string{"01 100", "01 by who", "02 100", "02 by other", "02 by who"}) {
 		t.Errorf("it gets %q", got)
 	}
 	say(110, many...)
-	if n.pass(2000); len(got) != 2 || len(got[1]) > 16 {
+	if n.pass(2000); len(got) != 2 || len(got[1]) > 32 {
 		t.Errorf("it gets %d inputs, and of one event %d ids", len(got), len(got[len(got)-1]))
 	}
 	if n.pass(600_000); len(got) != 2 {

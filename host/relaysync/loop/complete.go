@@ -21,6 +21,7 @@ const (
 	IncompleteClosed                         // it says that the relay closed a subscription that is to be opened again
 	IncompleteRepositories                   // repositories that list the relay and have no subscription there
 	IncompleteRoots                          // root events that have none, for want of room
+	IncompleteAuthors                        // authors of comments whose deletions have none, for want of room
 	IncompleteRest                           // the relay rests: nothing new is asked for
 	IncompletePartial                        // a historic was cut short, and the strategy reports no progress
 )
@@ -29,7 +30,7 @@ const (
 const Reasons = int(IncompletePartial) + 1
 
 func (why Incomplete) String() string {
-	return [Reasons]string{"nothing asked", "stored events", "comparison", "old dates", "closed subscriptions", "repositories", "root events", "rest", "cut short"}[why]
+	return [Reasons]string{"nothing asked", "stored events", "comparison", "old dates", "closed subscriptions", "repositories", "root events", "authors", "rest", "cut short"}[why]
 }
 
 // reason is how much of a reason there is at a relay, and since when.
@@ -54,6 +55,7 @@ func (s *Loop) reasonsOf(r *relay) (counts [Reasons]int) {
 	flag(IncompleteRest, r.restUntil > s.clock)
 	flag(IncompletePartial, r.partial && !r.reports)
 	counts[IncompleteRoots] = int(r.uncovered.roots)
+	counts[IncompleteAuthors] = int(r.uncovered.authors)
 	counts[IncompleteRepositories] = max(int(r.uncovered.repositories), s.unheard(r))
 	return counts
 }

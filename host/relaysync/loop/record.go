@@ -166,8 +166,8 @@ type RelayStatus struct {
 	Received      int64        // bytes, of connections that ended
 
 	// The relay has no room for subscriptions to these.
-	UncoveredRepositories, UncoveredRoots uint32
-	UncoveredSince                        int64 // 0: everything has one
+	UncoveredRepositories, UncoveredRoots, UncoveredAuthors uint32
+	UncoveredSince                                          int64 // 0: everything has one
 }
 
 // Status returns the status of all relays, by URL.
@@ -198,7 +198,7 @@ func (r *relay) status() RelayStatus {
 		}
 	}
 	if u := &r.uncovered; u.any() {
-		st.UncoveredRepositories, st.UncoveredRoots, st.UncoveredSince = u.repositories, u.roots, u.since
+		st.UncoveredRepositories, st.UncoveredRoots, st.UncoveredAuthors, st.UncoveredSince = u.repositories, u.roots, u.authors, u.since
 	}
 	return st
 }

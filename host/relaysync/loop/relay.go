@@ -69,11 +69,11 @@ func (s *Loop) newRelay(url string) *relay {
 
 // uncovered is what has no subscription at a relay, because the relay has no room for it.
 type uncovered struct {
-	repositories, roots uint32
-	since               int64 // unix milliseconds; 0: everything has one. It is kept while the relay is away
+	repositories, roots, authors uint32
+	since                        int64 // unix milliseconds; 0: everything has one. It is kept while the relay is away
 }
 
-func (u *uncovered) any() bool { return u.repositories+u.roots > 0 }
+func (u *uncovered) any() bool { return u.repositories+u.roots+u.authors > 0 }
 
 // subRecord is a subscription as far as the loop needs to know.
 type subRecord struct {
@@ -259,7 +259,7 @@ func (s *Loop) isDown(r *relay) {
 		s.countReconnection(r.away > shortAbsence)
 	}
 	r.conn, r.up, r.restUntil, r.reported, r.reports = 0, false, 0, report{}, false
-	r.uncovered.repositories, r.uncovered.roots = 0, 0
+	r.uncovered.repositories, r.uncovered.roots, r.uncovered.authors = 0, 0, 0
 	clear(r.subs)
 	clear(r.hists)
 	clear(r.heard)

@@ -40,6 +40,7 @@ const (
 type rootsOf struct {
 	ids    [][32]byte
 	active []uint32
+	spoken spoken // those who said something about them
 }
 
 // readRepositories reads which repositories are ours, and returns their root events. After
@@ -90,7 +91,8 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 				r = new(rootsOf)
 				roots[address] = r
 			}
-			r.ids, r.active = append(r.ids, e.ID), append(r.active, max(seconds(e.CreatedAt), talked[e.ID]))
+			r.ids, r.active = append(r.ids, e.ID), append(r.active, max(seconds(e.CreatedAt), talked.latest[e.ID]))
+			r.spoken.add(talked.authors[e.ID])
 		}
 	}
 	if held, err = s.deps.Facts.HeldBy(host.Filter{Kinds: rootKinds, Limit: -1}); err != nil {
@@ -226,6 +228,10 @@ func (s *Loop) encode(roots map[string]*rootsOf) (parts [][]byte) {
 			cost := len(address) + 16
 			for _, u := range r.relays {
 				cost += len(u) + 4
+			}
+			if first {
+				known.Authors, known.Spoken = rest.spoken.latest()
+				cost += rootBytes * len(known.Authors)
 			}
 			n := min(len(rest.ids), max(1, (partBytes-cost)/rootBytes))
 			known.Roots, rest.ids = rest.ids[:n], rest.ids[n:]
@@ -535,6 +541,9 @@ func (s *Loop) readAgain(report func(was, now *repo) bool) {
 		for i, id := range roots[name].ids {
 			at := int64(roots[name].active[i])
 			s.step(&abi.LocalEvent{ID: id, Kind: grasp.KindIssue, CreatedAt: at, Repositories: []string{name}, Origin: abi.OriginClient})
+		}
+		if authors, dates := roots[name].spoken.latest(); len(authors) > 0 {
+			s.step(&abi.RootActivity{Roots: roots[name].ids[:1], Latest: dates[:1], Authors: authors, About: make([]uint32, len(authors))})
 		}
 	}
 }

@@ -196,6 +196,9 @@ func (s *Session) completeIfDue(r *request) {
 		r.owner.complete(s, r)
 		s.queueDelayed(r)
 		r.purpose = abi.PurposeLive
+		if r.lasting && !r.live {
+			s.checkNoLater(s.now + overTime) // see endOver
+		}
 	}
 }
 

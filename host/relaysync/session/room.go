@@ -36,13 +36,18 @@ func (o *subscriptionSlots) cancel(r *request) {
 	o.waiting = slices.DeleteFunc(o.waiting, func(w *request) bool { return w == r })
 }
 
+// lastingLimit is how many requests that stay open leave room for those that do not, at a relay that
+// takes a number of requests.
+func lastingLimit(limit int) int { return max(1, limit-2, limit/2) }
+
 // has reports whether a request may be sent. Those that stay open leave some room for
-// those that do not. A limit of 0 is none.
+// those that do not. A subscription that brings stored events first may be one that ends when they
+// are here. Until then it takes the room of a fetch. A limit of 0 is none.
 func (o *subscriptionSlots) has(r *request, limit, values int) bool {
 	switch {
 	case limit > 0 && o.open >= limit, values > 0 && o.open > 0 && o.values+r.values > values:
 		return false
-	case r.lasting && limit > 0 && o.lasting >= max(1, limit-2, limit/2):
+	case r.live && limit > 0 && o.lasting >= lastingLimit(limit):
 		return false
 	case r.lasting && values > 0 && o.lasting > 0 && o.lastingValues+r.values > values-values/8:
 		return false
@@ -68,6 +73,28 @@ func (s *Session) fillSlots() {
 		}
 		o.waiting = slices.Delete(o.waiting, i, i+1)
 		s.sendRequest(r)
+	}
+}
+
+// overTime is how long a subscription stays open, after its stored events, that has the room of fetches.
+const overTime = 5000
+
+// endOver ends subscriptions that stay open in the room of fetches.
+func (s *Session) endOver() {
+	limit := int(s.caps.MaxSubscriptions)
+	if limit <= 0 || s.slots.lasting <= lastingLimit(limit) {
+		return
+	}
+	list := s.requestsInOrder(func(r *request) bool { return r.lasting && !r.live && r.settled })
+	for _, r := range slices.Backward(list) {
+		switch by := r.opened + overTime; {
+		case s.slots.lasting <= lastingLimit(limit):
+			return
+		case s.now < by:
+			s.checkNoLater(by)
+		default:
+			s.fail(r, abi.ClassLimit, "the relay has no room for more subscriptions")
+		}
 	}
 }
 

@@ -315,6 +315,7 @@ func (s *Session) timeOut() {
 	s.auth.timeOut(s)
 	s.forgetDrained()
 	s.giveUpSlot()
+	s.endOver()
 	for _, r := range s.requestsInOrder((*request).waits) {
 		if r.waits() {
 			r.timeOut(s)

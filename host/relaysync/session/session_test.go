@@ -523,6 +523,31 @@ func TestRoom(t *testing.T) {
 	}
 }
 
+// TestJointSlot: a REQ with several filters that brings stored events takes the room of a fetch until
+// these are here. One that stays open then, in that room, is ended: fetches would wait for ever.
+func TestJointSlot(t *testing.T) {
+	g := newRig(t, func(cfg *Config) {
+		cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 10, Negentropy: abi.SupportNo}
+	})
+	g.serve(notes(10), limitOf(100))
+	for i := range 8 {
+		g.do(live(fmt.Sprint("l", i), kinds(7)))
+	}
+	g.reports()
+	joint := func(id string) *Subscribe {
+		return &Subscribe{ID: id, Filters: []host.Filter{kinds(1), kinds(2)}, Purpose: abi.PurposeStartup}
+	}
+	g.do(joint("once-1"))
+	g.want("in the room of a fetch", g.reports(), "eose once-1 events=10 new=10")
+	g.do(Unsubscribe{"once-1"})
+	g.do(joint("once-2"))
+	g.want("again", g.reports(), "eose once-2 events=10 new=0")
+	g.pass(overTime)
+	g.want("it stays open", g.reports(), fmt.Sprintf("closed once-2 class=%d", abi.ClassLimit))
+	g.do(&Fetch{ID: "f", Filter: kinds(3)})
+	g.want("a fetch", g.reports(), "done f method=2 complete=true class=0 have=0 need=0 new=0")
+}
+
 // A relay may lower its limit again and again. A session begins again later, the more often others did.
 func TestRestarts(t *testing.T) {
 	for restarts, want := range map[int]int64{0: 2000, 1: 4000, 5: 64_000, 11: 4_096_000, 1000: 4_096_000} {

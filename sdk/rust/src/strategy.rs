@@ -158,13 +158,15 @@ impl<'b> Actions<'b> {
         self.add(6, |b| wire::put_text(b, 1, id));
     }
 
-    /// Reports how many repositories and root events have no subscription at a relay, because
-    /// it has no room for them. It replaces the report before; with 0 and 0 all have one.
-    pub fn uncovered(&mut self, relay: &str, repositories: u32, roots: u32) {
+    /// Reports how many repositories, root events and authors (of whom deletions are wanted)
+    /// have no subscription at a relay, because it has no room for them. It replaces the report
+    /// before; with zeros all have one.
+    pub fn uncovered(&mut self, relay: &str, repositories: u32, roots: u32, authors: u32) {
         self.add(7, |b| {
             wire::put_text(b, 1, relay);
             wire::put_number(b, 2, repositories.into());
             wire::put_number(b, 3, roots.into());
+            wire::put_number(b, 4, authors.into());
         });
     }
 

@@ -21,12 +21,15 @@ func (x *Index) Touch(id *[32]byte, at int64) (root uint32, ok bool) {
 
 // Newest divides root events in the n with the latest activity and the others. Of roots with
 // equal dates the higher number counts as later.
-func (x *Index) Newest(roots Set, n int) (newest, others Set) {
+func (x *Index) Newest(roots Set, n int) (latest, others Set) { return newest(x.roots.dates, roots, n) }
+
+// newest divides numbers in the n with the latest dates and the others.
+func newest(dates []uint32, roots Set, n int) (newest, others Set) {
 	if roots.Len() <= n {
 		return roots, Set{}
 	}
 	// The earliest date among the newest is found byte by byte. left are those of that date.
-	dates, from, left, equal := x.roots.dates, uint32(0), n, 0
+	from, left, equal := uint32(0), n, 0
 	for shift := 24; shift >= 0; shift -= 8 {
 		var counts [256]int
 		for root := range roots.All() {
@@ -91,6 +94,9 @@ func (d *Driver) active(a abi.RootActivityView) {
 			roots.Add(n)
 		}
 	}
+	if d.set.Authors {
+		d.spoken(a)
+	}
 	if roots.Empty() {
 		return
 	}
@@ -99,10 +105,38 @@ func (d *Driver) active(a abi.RootActivityView) {
 	}
 }
 
+// spoken takes the authors of new events about root events.
+func (d *Driver) spoken(a abi.RootActivityView) {
+	about, dates := a.About(), a.Latest()
+	d.Index.search = maxSearched
+	var latest []uint32
+	for dates.Next() {
+		latest = append(latest, dates.Latest())
+	}
+	for i := range a.NumAuthors() {
+		if !about.Next() {
+			break
+		}
+		root := int(about.About())
+		if root >= a.NumRoots() || root >= len(latest) {
+			continue
+		}
+		id, key := a.Root(root), a.Author(i)
+		d.Index.saidAbout(&id, &key, min(int64(latest[root]), d.budget.now/1000))
+	}
+	for relay := range d.Index.spoken.All() {
+		if p := d.peer(relay); p != nil && p.byAuthors {
+			d.Index.Touched.Add(relay)
+		}
+	}
+	d.Index.spoken = Set{}
+	d.moreWanted(false)
+}
+
 // heed subscribes to polled items that are more recent than items with a subscription.
 func (p *Peer) heed(items Items) {
 	items = p.unheard.Items.common(items)
-	if items.Empty() || p.Covered().Len() >= p.room(true) && p.stalest(p.driver.Index.meanDate(items.Roots)) == nil {
+	if items.Empty() || p.Covered().inLayers() >= p.room(true) && p.stalest(p.driver.Index.meanDate(items.Roots)) == nil {
 		return
 	}
 	items = items.Clone()

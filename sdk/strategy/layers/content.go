@@ -43,7 +43,7 @@ func (p *Peer) parts(c Content, which parts) parts {
 	switch {
 	case c.Announcements && p.SecondLevel != NoSecondLevel:
 		return 3
-	case c.Announcements || c.All:
+	case c.Announcements || c.All || !c.Items.Authors.Empty():
 		return 1
 	}
 	return which
@@ -56,9 +56,10 @@ type SecondLevel uint8
 
 // Which of them.
 const (
-	NoSecondLevel    SecondLevel = iota
-	GitSecondLevel               // those with a tag k of a kind of git events
-	WholeSecondLevel             // all of the relay
+	NoSecondLevel      SecondLevel = iota
+	GitSecondLevel                 // those with a tag k of a kind of git events
+	WholeSecondLevel               // all of the relay
+	authorsSecondLevel             // of a setting: as GitSecondLevel, and deletions by the authors of comments
 )
 
 var (
@@ -74,11 +75,12 @@ type shape struct {
 	values      int // of one tag
 	filters     int // of one subscription
 	filterBytes int // of the values of one filter
-	chunks      int // of three filters each, in one subscription
+	bytes       int // of the values of all filters
+	chunks      int // of three filters each, in one subscription, at most
 }
 
-// chunk takes off the content of one filter: announcements, or repositories, or root events. It
-// drops an address that no message can hold.
+// chunk takes off the content of one filter: announcements, or repositories, or root events, or
+// authors. It drops an address that no message can hold.
 func (x *Index) chunk(c *Content, s shape) Content {
 	if c.All {
 		c.All = false
@@ -102,7 +104,11 @@ func (x *Index) chunk(c *Content, s shape) Content {
 		}
 		c.Items.Repos.Take(1)
 	}
-	return Of(Items{Roots: c.Items.Roots.Take(min(s.values, s.filterBytes/rootBytes))})
+	count := min(s.values, s.filterBytes/rootBytes)
+	if c.Items.Roots.Empty() {
+		return Of(Items{Authors: c.Items.Authors.Take(count)})
+	}
+	return Of(Items{Roots: c.Items.Roots.Take(count)})
 }
 
 // rootBytes is the length of a root event in a filter: 64 hex digits, quotes, comma.
@@ -115,6 +121,7 @@ type writer struct {
 	filters     []strategy.Filter
 	tags        []strategy.TagFilter
 	values      []string
+	authors     []strategy.ID
 	hexes       strategy.Hexes
 	count       int // values written, as often as they are in filters
 	size        int // bytes of them
@@ -123,7 +130,7 @@ type writer struct {
 func (w *writer) reset(l SecondLevel, live bool) {
 	w.secondLevel, w.live = l, live
 	// A filter points into tags and values. If these grow, older filters keep the old memory.
-	w.filters, w.tags, w.values = w.filters[:0], w.tags[:0], w.values[:0]
+	w.filters, w.tags, w.values, w.authors = w.filters[:0], w.tags[:0], w.values[:0], w.authors[:0]
 	w.hexes.Reset()
 	w.count, w.size = 0, 0
 }
@@ -160,6 +167,12 @@ func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int
 			w.filters = append(w.filters, f)
 			w.count += len(f.Kinds)
 			w.size += 40
+		}
+		return
+	}
+	if !c.Items.Authors.Empty() {
+		if which&1 != 0 {
+			w.addAuthors(x, c.Items.Authors, since, until[0])
 		}
 		return
 	}
@@ -217,14 +230,15 @@ func (p *Peer) shape() shape {
 		s.filters = min(s.filters, 1)
 		s.values = max(s.values>>(p.narrow-oneFilter), min(s.values, 10))
 	}
-	s.filterBytes = message - 300
+	s.bytes = message - 300
+	s.filterBytes = s.bytes
 	if s.filters >= 3 {
-		s.filterBytes = (message - 300) / 3
+		s.filterBytes = s.bytes / 3
 	}
 	s.values = max(0, min(s.values, s.filterBytes/rootBytes))
 	s.chunks = 1
 	if s.values > 0 {
-		s.chunks = max(1, min(s.filters/3, (message-300)/(3*rootBytes*s.values)))
+		s.chunks = max(1, min(s.filters/3, s.bytes/(3*rootBytes*s.values)))
 	}
 	return s
 }

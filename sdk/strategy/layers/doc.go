@@ -5,6 +5,9 @@
 //   - layer 2: all events that tag our repositories by a, A or q
 //   - layer 3: all events that tag their root events by e, E or q
 //
+// Where a flow asks for it ([Peer.AskAuthors]), deletions by the authors of comments are a fourth
+// one: these may tag only a comment.
+//
 // [Index] holds the wanted content, for each repository and for each relay. [Peer]
 // is a relay with its pending and confirmed content. [Plan] takes both from the
 // wanted content. [Driver] runs a [Strategy], which has the parts that differ

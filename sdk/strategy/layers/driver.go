@@ -69,6 +69,8 @@ type Settings struct {
 	Connections int         // at most; 0: as many as the host allows
 	Page        uint32      // events of a page of REQ; 0: the host chooses
 	SecondLevel SecondLevel // of layer 1, at first
+	Authors     bool        // the authors of comments are noted, so that relays can be asked for their deletions: see [Peer.AskAuthors]
+	AskAuthors  bool        // relays are asked for these at first
 	Method      uint32      // of what the driver fetches of itself: what was missed of what is confirmed
 	Apart       bool        // the comparison of root events by E comes before those by e and q: that lists fewer ids, and takes one answer longer
 	Push        bool        // also send what a relay lacks, after negentropy
@@ -195,7 +197,7 @@ func (d *Driver) addPeer(relay uint32) *Peer {
 	for len(d.peers) <= int(relay) {
 		d.peers = append(d.peers, nil)
 	}
-	p := &Peer{URL: d.Index.relays[relay].url, SecondLevel: d.set.SecondLevel, driver: d, number: relay}
+	p := &Peer{URL: d.Index.relays[relay].url, SecondLevel: d.set.SecondLevel, byAuthors: d.set.AskAuthors, driver: d, number: relay}
 	d.peers[relay] = p
 	return p
 }
@@ -366,10 +368,19 @@ func (d *Driver) learn(world strategy.World) bool {
 			id := r.Root(i)
 			d.Index.Touch(&id, min(int64(dates.Active()), d.budget.now/1000))
 		}
+		if repo, ok := d.Index.Repo(r.Address); ok && d.set.Authors {
+			spoken := r.Spoken()
+			for i := range r.NumAuthors() {
+				spoken.Next()
+				key := r.Author(i)
+				d.Index.AddAuthor(repo, &key, min(int64(spoken.Spoken()), d.budget.now/1000))
+			}
+		}
 	}
 	if !world.Complete() {
 		return false
 	}
+	d.Index.spoken = Set{} // each relay gets a plan
 	for p := range d.Peers {
 		if p.connected {
 			p.taken = true
@@ -426,8 +437,13 @@ func (d *Driver) localEvent(e abi.LocalEventView) {
 			d.Index.Touch((*[32]byte)(e.ID), min(e.CreatedAt, d.budget.now/1000))
 		}
 	}
+	d.moreWanted(e.Kind == 30617)
+}
+
+// moreWanted begins a batch window if something became wanted, or an announcement came.
+func (d *Driver) moreWanted(announced bool) {
 	switch {
-	case d.Index.Touched.Empty() && e.Kind != 30617:
+	case d.Index.Touched.Empty() && !announced:
 	case d.set.Window == 0:
 		d.open()
 	case d.set.Eager && !d.timers.has(keyWindow):
@@ -468,6 +484,9 @@ func (d *Driver) connected(c abi.RelayConnected) {
 	}
 	ended := max(p.ended, c.DisconnectedAt)
 	p.Before = p.Before || c.LastConnected > 0 || ended > 0
+	if c.Anew || d.budget.now-ended > (recentDays-1)*strategy.Day {
+		p.past = Set{}
+	}
 	known := p.covered > 0 && (p.Announced || !p.Confirmed.Empty())
 	switch {
 	case p.again, c.Anew:
@@ -728,6 +747,9 @@ func Common(cfg strategy.Config) (Settings, error) {
 		Check:       cfg.Int("check_seconds") * strategy.Second,
 		Visit:       visitHours(cfg),
 		SecondLevel: SecondLevel(cfg.Int("second_level")),
+	}
+	if set.SecondLevel == authorsSecondLevel {
+		set.SecondLevel, set.Authors, set.AskAuthors = GitSecondLevel, true, true
 	}
 	for _, kind := range cfg.Ints("own_kinds") {
 		switch kind {

@@ -11,10 +11,12 @@ import (
 // Bounds of the content of an [Index]. It does not follow more, so that authors of announcements
 // cannot decide how much memory a strategy needs.
 const (
-	MaxRelaysOfRepo = 64
-	MaxRepos        = 1 << 16
-	MaxRoots        = 1 << 20
-	MaxRelays       = 1 << 13
+	MaxRelaysOfRepo  = 64
+	MaxRepos         = 1 << 16
+	MaxRoots         = 1 << 20
+	MaxRelays        = 1 << 13
+	MaxAuthors       = 1 << 14
+	MaxAuthorsOfRepo = 300
 )
 
 // Index has the wanted content: our repositories, the relays that they name, and their root events.
@@ -28,8 +30,12 @@ type Index struct {
 	byURL      map[string]uint32
 	freeRelays []uint32
 
-	roots roots
-	mark  []uint64 // a bit for each root; all are zero between calls
+	roots   roots
+	owner   []uint32 // of each root number: a repository that has it, or had it
+	authors roots    // keys of those who said something about root events
+	spoken  Set      // relays from which more authors are wanted than before
+	search  int      // repositories that may still be searched: see saidAbout
+	mark    []uint64 // a bit for each root or author; all are zero between calls
 
 	// Touched holds the relays from which more is wanted than before. The planner reads it and sets
 	// it to the empty set.
@@ -51,6 +57,7 @@ type repo struct {
 	full    bool
 	relays  []uint32
 	roots   Set
+	authors Set // of what is said about its roots
 }
 
 type relay struct {
@@ -60,7 +67,7 @@ type relay struct {
 
 // Reset empties the index. The seed is for its hash table.
 func (x *Index) Reset(seed int64) {
-	*x = Index{byAddress: make(map[string]uint32), byURL: make(map[string]uint32), roots: roots{seed: uint64(seed)}, Drop: x.Drop, freed: x.freed}
+	*x = Index{byAddress: make(map[string]uint32), byURL: make(map[string]uint32), roots: roots{seed: uint64(seed)}, authors: roots{seed: uint64(seed)}, Drop: x.Drop, freed: x.freed}
 }
 
 // Relay returns the number of a relay, a new one if it has none; false if there
@@ -215,6 +222,10 @@ func (x *Index) AddRoots(address string, count int, id func(int) [32]byte) {
 		default:
 			root = x.roots.add(&id, free)
 		}
+		for int(root) >= len(x.owner) {
+			x.owner = append(x.owner, 0)
+		}
+		x.owner[root] = n
 		r.roots.Add(root)
 		more = true
 	}
@@ -238,6 +249,11 @@ func (x *Index) RemoveRepo(address string) {
 	for root := range r.roots.All() {
 		if x.roots.drop(root) {
 			gone.Roots.Add(root)
+		}
+	}
+	for author := range r.authors.All() {
+		if x.authors.drop(author) {
+			gone.Authors.Add(author)
 		}
 	}
 	if x.freed != nil {
@@ -294,6 +310,29 @@ func (x *Index) only(n, relay uint32) Items {
 		}
 	}
 	gone.Roots.AddSet(shared)
+	gone.Authors = x.onlyAuthors(n, relay, x.repos[n].authors)
+	return gone
+}
+
+// onlyAuthors returns those of a repository's authors that no other repository wants from the relay.
+func (x *Index) onlyAuthors(n, relay uint32, authors Set) (gone Set) {
+	var shared Set
+	for author := range authors.All() {
+		if x.authors.uses[author] == 1 {
+			gone.Add(author)
+		} else {
+			shared.Add(author)
+		}
+	}
+	for other := range x.relays[relay].repos.All() {
+		if shared.Empty() {
+			break
+		}
+		if r := &x.repos[other]; other != n && r.full {
+			shared.Remove(r.authors)
+		}
+	}
+	gone.AddSet(shared)
 	return gone
 }
 
@@ -321,7 +360,32 @@ func (x *Index) ItemsOf(repos Set) Items {
 		}
 	}
 	wanted.Roots = spansOf(x.mark, low, high)
+	wanted.Authors = x.authorsOf(repos)
 	return wanted
+}
+
+// authorsOf returns the authors of what is said about the roots of these repositories.
+func (x *Index) authorsOf(repos Set) Set {
+	if x.authors.used == 0 {
+		return Set{}
+	}
+	if need := (x.authors.len() + 63) / 64; need > len(x.mark) {
+		x.mark = append(x.mark, make([]uint64, need-len(x.mark))...)
+	}
+	low, high := len(x.mark), 0
+	for n := range repos.All() {
+		r := &x.repos[n]
+		if !r.full {
+			continue
+		}
+		for _, p := range r.authors.spans {
+			for author := p.from; author < p.to; author++ {
+				x.mark[author/64] |= 1 << (author % 64)
+			}
+			low, high = min(low, int(p.from/64)), max(high, int((p.to-1)/64))
+		}
+	}
+	return spansOf(x.mark, low, high)
 }
 
 // pageRoots is the number of ids that are allocated together, so that a growing table copies

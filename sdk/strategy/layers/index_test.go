@@ -27,9 +27,10 @@ func (v *texts) Next() bool {
 func (v *texts) Text() string { return v.list[v.at] }
 
 type plainRepo struct {
-	full   bool
-	relays []string
-	roots  map[[32]byte]bool
+	full    bool
+	relays  []string
+	roots   map[[32]byte]bool
+	authors map[[32]byte]bool
 }
 
 // TestIndexAgainstMaps does the same to an index and to plain maps. A mirror for
@@ -50,7 +51,7 @@ func TestIndexAgainstMaps(t *testing.T) {
 	model := make(map[string]*plainRepo)
 	for step := range 20_000 {
 		address := fmt.Sprintf("30617:ab:%d", random.IntN(12))
-		switch r := model[address]; random.IntN(8) {
+		switch r := model[address]; random.IntN(9) {
 		case 0:
 			var relays []string
 			for _, i := range random.Perm(6)[:random.IntN(4)] {
@@ -61,7 +62,7 @@ func TestIndexAgainstMaps(t *testing.T) {
 				level = strategy.LevelState
 			}
 			if r == nil {
-				r = &plainRepo{roots: make(map[[32]byte]bool)}
+				r = &plainRepo{roots: make(map[[32]byte]bool), authors: make(map[[32]byte]bool)}
 				model[address] = r
 			}
 			r.full, r.relays = level == strategy.LevelFull, relays
@@ -70,6 +71,18 @@ func TestIndexAgainstMaps(t *testing.T) {
 			if random.IntN(3) == 0 {
 				delete(model, address)
 				x.RemoveRepo(address)
+			}
+		case 2:
+			// Somebody said something about a root event: that counts for each repository that has it.
+			id, key := [32]byte{31: byte(random.IntN(100))}, [32]byte{30: byte(random.IntN(100))}
+			x.search = maxSearched
+			x.saidAbout(&id, &key, int64(step))
+			x.Touched.AddSet(x.spoken)
+			x.spoken = Set{}
+			for _, r := range model {
+				if r.roots[id] {
+					r.authors[key] = true
+				}
 			}
 		default:
 			id := [32]byte{31: byte(random.IntN(100))}
@@ -100,11 +113,12 @@ func compareIndex(t *testing.T, step int, x *Index, model map[string]*plainRepo,
 	}
 	for i := range 6 {
 		url := fmt.Sprintf("wss://%d", i)
-		wantRepos, wantRoots := map[string]bool{}, map[[32]byte]bool{}
+		wantRepos, wantRoots, wantAuthors := map[string]bool{}, map[[32]byte]bool{}, map[[32]byte]bool{}
 		for address, r := range model {
 			if r.full && slices.Contains(r.relays, url) {
 				wantRepos[address] = true
 				maps.Copy(wantRoots, r.roots)
+				maps.Copy(wantAuthors, r.authors)
 			}
 		}
 		relay, ok := x.Find(url)
@@ -116,16 +130,19 @@ func compareIndex(t *testing.T, step int, x *Index, model map[string]*plainRepo,
 			held = *mirrors[relay]
 		}
 		for what, items := range map[string]Items{"targets": x.Targets(relay), "a mirror": held} {
-			gotRepos, gotRoots := map[string]bool{}, map[[32]byte]bool{}
+			gotRepos, gotRoots, gotAuthors := map[string]bool{}, map[[32]byte]bool{}, map[[32]byte]bool{}
 			for n := range items.Repos.All() {
 				gotRepos[x.Address(n)] = true
 			}
 			for n := range items.Roots.All() {
 				gotRoots[*x.Root(n)] = true
 			}
-			if !maps.Equal(gotRepos, wantRepos) || !maps.Equal(gotRoots, wantRoots) {
-				t.Fatalf("step %d: %s of %s: %d repositories and %d roots, want %d and %d",
-					step, what, url, len(gotRepos), len(gotRoots), len(wantRepos), len(wantRoots))
+			for n := range items.Authors.All() {
+				gotAuthors[*x.Author(n)] = true
+			}
+			if !maps.Equal(gotRepos, wantRepos) || !maps.Equal(gotRoots, wantRoots) || !maps.Equal(gotAuthors, wantAuthors) {
+				t.Fatalf("step %d: %s of %s: %d repositories, %d roots and %d authors, want %d, %d and %d",
+					step, what, url, len(gotRepos), len(gotRoots), len(gotAuthors), len(wantRepos), len(wantRoots), len(wantAuthors))
 			}
 		}
 	}

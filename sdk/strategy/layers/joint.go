@@ -108,6 +108,9 @@ func (p *Peer) jointEnded(e abi.Eose) bool {
 	return true
 }
 
+// maxJointTries is how often a relay without room is asked for all parts together.
+const maxJointTries = 3
+
 // jointRefused takes the end of a subscription that the relay refused. It reports whether that
 // was one for several parts.
 func (p *Peer) jointRefused(c abi.Closed, now int64) bool {
@@ -116,9 +119,13 @@ func (p *Peer) jointRefused(c abi.Closed, now int64) bool {
 		return false
 	}
 	b := a.batch
-	if b.apart = true; c.Class == strategy.ClassRateLimited || c.Class == strategy.ClassLimit {
-		b.tries++
+	switch c.Class {
+	case strategy.ClassRateLimited, strategy.ClassLimit:
+		b.tries++ // each filter by itself would be more requests
 		b.retryAt = max(b.retryAt, now+backoff(b.tries, c.Class))
+		b.apart = b.apart || b.tries > maxJointTries
+	default:
+		b.apart = true
 	}
 	return true
 }

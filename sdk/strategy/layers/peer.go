@@ -58,6 +58,8 @@ type Peer struct {
 	failing   int64 // unix milliseconds: since the first of the failures
 	visit     int64 // unix milliseconds: when it got, or gave back, its place; 0: never
 	named     int   // by this many repositories, when it was last looked at
+	byAuthors bool  // it is asked for deletions by the authors of comments
+	past      Set   // authors of whom it has sent all deletions: later only recent ones are fetched again
 	narrow    uint  // how often the relay said that it is too much
 	roots     int   // that the latest plan wanted
 	covered   int64 // unix milliseconds: until then, live and catch-up have brought all of Confirmed
@@ -78,7 +80,7 @@ type Peer struct {
 	missed     *job              // to be fetched when what is to be opened is
 	unheard    Content           // there is no subscription for it: what is new is polled
 	polled     int64             // unix milliseconds: until then, polls have brought all of it
-	reported   [2]uint32         // repositories and root events that the strategy reported to have no subscription
+	reported   [3]uint32         // repositories and root events that the strategy reported to have no subscription
 	progress   strategy.Progress // that was reported
 	anew       bool              // all is fetched again, since the absence was too long to continue
 	everything bool              // all was asked for since the relay was away, whatever its dates
@@ -141,6 +143,7 @@ type batch struct {
 	todo, busy parts // not here yet; of them, those that were asked for
 	until      [3]int64
 	fetch      Fetching
+	cut        bool  // a part of it is fetched by another job
 	dated      bool  // its since counts, even where the relay compares
 	stored     bool  // comes with a subscription: its EOSE is awaited
 	apart      bool  // its filters are asked for one by one, at the same time
@@ -262,7 +265,7 @@ func (p *Peer) behind() bool {
 
 // Plan returns the three-way diff for this relay.
 func (p *Peer) Plan() Items {
-	wanted := p.driver.Index.Targets(p.number)
+	wanted := p.Wanted(p.driver.Index.Targets(p.number))
 	p.roots = wanted.Roots.Len()
 	wanted.RemoveItems(p.Later)
 	return Plan(wanted, p.Pending(), p.Confirmed)
@@ -472,7 +475,7 @@ func (p *Peer) Crowded(items Items, limit int, live bool) bool {
 	all.announcements = 1
 	then, open := s.filtersFor(more), s.subsFor(more, live)
 	for _, sub := range p.subs {
-		if !sub.old {
+		if !sub.old && sub.content.Items.Authors.Empty() {
 			all.add(sizeOf(sub.content))
 			then += sub.filters
 			open++
@@ -506,7 +509,7 @@ func (p *Peer) disconnected(now int64) {
 	p.connected, p.started, p.taken, p.dirty, p.gap, p.Phase = false, false, false, false, false, 0
 	p.unsettled, p.fetchAt = false, 0
 	p.openings, p.jobs, p.batches, p.subs, p.asks, p.lost = nil, nil, nil, nil, nil, nil
-	p.closing, p.stale, p.missed, p.reported, p.progress = nil, nil, nil, [2]uint32{}, strategy.Progress{}
+	p.closing, p.stale, p.missed, p.reported, p.progress = nil, nil, nil, [3]uint32{}, strategy.Progress{}
 	p.Unchecked, p.anew = false, false
 	p.Later, p.Due = Items{}, false
 }
@@ -514,6 +517,7 @@ func (p *Peer) disconnected(now int64) {
 // drop takes out items that are no longer wanted.
 func (p *Peer) drop(gone Items) {
 	p.Confirmed.RemoveItems(gone)
+	p.past.Remove(gone.Authors)
 	p.Later.RemoveItems(gone)
 	p.unheard.Items.RemoveItems(gone)
 	for _, list := range [2][]*opening{p.openings, p.lost} {

@@ -68,7 +68,7 @@ func (p *Peer) room(live bool) int {
 // divide takes off content the root events for which there is no room.
 func (p *Peer) divide(c *Content, live bool) (rest Items) {
 	s := p.shape()
-	count := c.Items.Len()
+	count := c.Items.inLayers()
 	if !s.possible() || count <= s.holds(live) || !p.Covered().Empty() {
 		return Items{} // giveWay compares it with what is open
 	}
@@ -85,6 +85,7 @@ func (p *Peer) makeRoom(t *stepBudget, o *opening, s shape) bool {
 	switch {
 	case slices.ContainsFunc(p.subs, func(s *sub) bool { return s.old }) || len(p.stale) > 0:
 		return p.retireOne(t, o.Live)
+	case p.authorsGiveWay(o):
 	case p.giveWay(o, s):
 	default:
 		p.withoutSub(o)
@@ -101,7 +102,7 @@ func (p *Peer) join(o *opening, s shape) bool {
 	}
 	var list []*sub
 	for _, sub := range p.subs {
-		if !sub.old && sub.batch == nil && sub.which == allParts && !sub.content.Announcements && !sub.content.Items.Empty() {
+		if !sub.old && sub.batch == nil && sub.which == allParts && !sub.content.Announcements && sub.content.Items.inLayers() > 0 {
 			list = append(list, sub)
 		}
 	}
@@ -300,14 +301,14 @@ func (p *Peer) report(t *stepBudget) bool {
 			items.AddItems(o.content.Items)
 		}
 	}
-	now := [2]uint32{uint32(items.Repos.Len()), uint32(items.Roots.Len())}
+	now := [3]uint32{uint32(items.Repos.Len()), uint32(items.Roots.Len()), uint32(items.Authors.Len())}
 	if now == p.reported {
 		return true
 	}
 	if !t.room(1, len(p.URL)) {
 		return false
 	}
-	t.out.Uncovered(p.URL, now[0], now[1])
+	t.out.Uncovered(p.URL, now[0], now[1], now[2])
 	p.reported = now
 	return true
 }

@@ -36,11 +36,11 @@ func TestRoom(t *testing.T) {
 			}
 			t.Run(fmt.Sprint(seed, " ", apart, " ", closes), func(t *testing.T) {
 				w := &roomWorld{
-					t: t, caps: caps, closes: closes, open: map[string][]abi.Filter{}, times: map[string]int{}, roots: map[string]bool{}, repos: map[string]bool{}, unheard: map[string]int64{},
+					t: t, caps: caps, closes: closes, open: map[string][]abi.Filter{}, times: map[string]int{}, roots: map[string]bool{}, repos: map[string]bool{}, authors: map[string]bool{}, unheard: map[string]int64{},
 				}
 				w.s = &subscriber{apart: apart, flow: flow{set: layers.Settings{
 					Kinds: []uint32{30617, 1621}, Values: 4, Connections: 5, Margin: margin, Window: strategy.Second, Eager: true,
-					Check: strategy.Minute, Method: strategy.MethodAuto,
+					Check: strategy.Minute, Method: strategy.MethodAuto, Authors: true, AskAuthors: true,
 				}}}
 				w.h = strategytest.New(t, manifest, w.s, nil)
 				w.run(r)
@@ -65,7 +65,8 @@ type roomWorld struct {
 	unheard  map[string]int64 // by tag and value: since when new events were not brought, in unix milliseconds
 	slow     *rand.Rand       // not nil: the relay answers some subscriptions late
 	late     []abi.StepAction // these subscriptions
-	reported [2]int
+	authors  map[string]bool  // of comments, by key, hex
+	reported [3]int
 	next     uint64
 }
 
@@ -84,6 +85,11 @@ func (w *roomWorld) run(r *rand.Rand) {
 		at := w.h.Now/1000 - r.Int64N(1_000_000)
 		repo.Roots, repo.Active = append(repo.Roots, id), append(repo.Active, uint32(at))
 		w.want(w.roots, strategy.Hex(id[:]), "e E q")
+	}
+	for range r.IntN(40) {
+		key := w.id()
+		repo.Authors, repo.Spoken = append(repo.Authors, key), append(repo.Spoken, uint32(w.h.Now/1000-r.Int64N(1_000_000)))
+		w.want(w.authors, strategy.Hex(key[:]), "5")
 	}
 	w.want(w.repos, repo.Address, "a A q")
 	init.Repositories = append(init.Repositories, repo)
@@ -114,7 +120,18 @@ func (w *roomWorld) run(r *rand.Rand) {
 		case 1:
 			what = "activity"
 			id := rootID(1 + r.Uint64N(w.next))
-			w.do(w.h.Step(&abi.RootActivity{Roots: [][32]byte{id}, Latest: []uint32{uint32(w.h.Now / 1000)}}))
+			a := &abi.RootActivity{Roots: [][32]byte{id}, Latest: []uint32{uint32(w.h.Now / 1000)}}
+			for range r.IntN(4) {
+				key := w.id()
+				if r.IntN(2) == 0 {
+					key = rootID(1 + r.Uint64N(w.next)) // who is known already, or the id of a root event
+				}
+				a.Authors, a.About = append(a.Authors, key), append(a.About, 0)
+				if hex := strategy.Hex(key[:]); w.roots[strategy.Hex(id[:])] && !w.authors[hex] {
+					w.want(w.authors, hex, "5")
+				}
+			}
+			w.do(w.h.Step(a))
 		case 2:
 			what = "time"
 			w.do(w.h.Pass(r.Int64N(2 * strategy.Hour)))
@@ -166,7 +183,7 @@ func (w *roomWorld) do(queue []abi.StepAction) {
 			w.brings(a.Filters, true)
 			in = &abi.HistoricDone{Relay: a.Relay, ID: a.ID, Method: abi.MethodNegentropy, Complete: true}
 		case abi.DoUncovered:
-			w.reported = [2]int{int(a.Repositories), int(a.Roots)}
+			w.reported = [3]int{int(a.Repositories), int(a.Roots), int(a.Authors)}
 		}
 		if in != nil {
 			queue = append(queue, w.h.Step(in)...)
@@ -218,6 +235,11 @@ func (w *roomWorld) brings(filters []abi.Filter, stored bool) {
 func values(filters []abi.Filter) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, f := range filters {
+			for _, author := range f.Authors {
+				if !yield("5 " + strategy.Hex(author[:])) {
+					return
+				}
+			}
 			for _, tag := range f.Tags {
 				for _, v := range tag.Values {
 					if !yield(tag.Name + " " + v) {
@@ -257,7 +279,7 @@ func (w *roomWorld) limits() {
 	values := 0
 	for _, filters := range w.open {
 		for _, f := range filters {
-			values += 1 + len(f.Kinds)
+			values += 1 + len(f.Kinds) + len(f.Authors)
 			for _, tag := range f.Tags {
 				values += len(tag.Values)
 			}
@@ -273,7 +295,10 @@ func (w *roomWorld) limits() {
 
 // wants reports whether events with a tag are wanted.
 func (w *roomWorld) wants(tag string) bool {
-	_, v, _ := strings.Cut(tag, " ")
+	name, v, _ := strings.Cut(tag, " ")
+	if name == "5" {
+		return w.authors[v]
+	}
 	return w.roots[v] || w.repos[v]
 }
 
@@ -296,7 +321,7 @@ func (w *roomWorld) check(when string) {
 		}
 		return true
 	}
-	without := [2]int{}
+	without := [3]int{}
 	for a := range w.repos {
 		if !has(a, "a A q") {
 			without[0]++
@@ -307,7 +332,62 @@ func (w *roomWorld) check(when string) {
 			without[1]++
 		}
 	}
+	for key := range w.authors {
+		if !has(key, "5") {
+			without[2]++
+		}
+	}
 	if without != w.reported {
-		w.t.Fatalf("%s: %d repositories and %d root events of %d have no subscription, reported are %v; %+v", when, without[0], without[1], len(w.roots), w.reported, w.caps)
+		w.t.Fatalf("%s: of %d repositories, %d root events and %d authors %v have no subscription, reported are %v; %+v",
+			when, len(w.repos), len(w.roots), len(w.authors), without, w.reported, w.caps)
+	}
+}
+
+// TestLongAddresses: the address of a repository may be longer than an id. No message is longer than
+// the relay takes, and all repositories have a subscription.
+func TestLongAddresses(t *testing.T) {
+	const most = 131_072
+	for _, length := range []int{8, 60, 200} {
+		s := &subscriber{apart: true, flow: flow{set: layers.Settings{
+			Kinds: []uint32{30617, 1621}, Values: 300, Connections: 5, Margin: margin, Window: strategy.Second, Check: strategy.Minute, Method: strategy.MethodAuto,
+		}}}
+		h := strategytest.New(t, manifest, s, nil)
+		init := &abi.StepInit{Seed: 1}
+		for i := range 1000 {
+			address := fmt.Sprintf("30617:%064x:%0*d", 7, length, i)
+			init.Repositories = append(init.Repositories, abi.KnownRepository{Address: address, Relays: []string{"wss://a"}, Level: abi.SyncLevelFull})
+		}
+		asked := map[string]bool{}
+		for queue := h.Step(init); len(queue) > 0; {
+			a := queue[0]
+			queue = queue[1:]
+			switch a.Do {
+			case abi.DoConnect:
+				queue = append(queue, h.Step(&abi.RelayConnected{
+					Relay: a.Relay, Capabilities: abi.Capabilities{Negentropy: abi.SupportYes, MaxMessage: most, MaxFilters: 20, MaxSubscriptions: 200},
+				})...)
+			case abi.DoSubscribe:
+				size := 0
+				for _, f := range a.Filters {
+					size += 40
+					for _, tag := range f.Tags {
+						for _, v := range tag.Values {
+							size += len(v) + 3
+							asked[tag.Name+v] = true
+						}
+					}
+				}
+				if size > most {
+					t.Errorf("a REQ about names of %d letters takes %d bytes, the relay takes %d", length, size, most)
+				}
+				queue = append(queue, h.Step(&abi.Eose{Relay: a.Relay, ID: a.ID})...)
+			}
+			if len(queue) == 0 {
+				queue = h.Pass(0)
+			}
+		}
+		if len(asked) != 3000 {
+			t.Errorf("names of %d letters: %d of 3000 values are asked for", length, len(asked))
+		}
 	}
 }

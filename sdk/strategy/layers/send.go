@@ -64,6 +64,9 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 		o.content = Content{}
 		return true
 	}
+	if o.content.Items.onlyAuthors() && !o.content.Announcements {
+		return p.openAuthors(t, o, s)
+	}
 	needed := 1
 	if s.filters < 3 && !o.content.Announcements && o.which == allParts {
 		needed = 3
@@ -83,7 +86,8 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	w.reset(p.SecondLevel, o.Live)
 	w.add(&p.driver.Index, c, which, o.Since, [3]int64{})
 	if o.Live && !c.Announcements && s.filters >= 3 {
-		for n := 1; n < s.chunks && !o.content.empty(); n++ {
+		// Addresses of repositories may be longer than ids: the next chunk may be as large as the first.
+		for n, first := 1, w.size; n < s.chunks && w.size+first <= s.bytes && o.content.Items.inLayers() > 0; n++ {
 			more := p.driver.Index.chunk(&o.content, s)
 			w.add(&p.driver.Index, more, o.which, o.Since, [3]int64{})
 			c.Items.AddItems(more.Items)
@@ -148,7 +152,7 @@ func (p *Peer) subscribe(t *stepBudget, o *opening, c Content, which parts, filt
 	s := &sub{id: p.next, content: c, open: o.Opening, which: which, filters: len(filters), group: group, opened: t.now, tries: o.tries, narrow: p.narrow}
 	p.next++
 	for i := range filters {
-		s.values += 1 + len(filters[i].Kinds)
+		s.values += 1 + len(filters[i].Kinds) + len(filters[i].Authors)
 		for _, tag := range filters[i].Tags {
 			s.values += len(tag.Values)
 		}
@@ -236,7 +240,11 @@ func (p *Peer) fetch(t *stepBudget, before uint64) bool {
 		if c.empty() {
 			continue
 		}
+		since := p.sinceOfAuthors(j, &c)
 		b := &batch{content: c, todo: p.parts(c, j.which), fetch: j.Fetching, until: [3]int64{j.until, j.until, j.until}, apart: j.apart, narrow: p.narrow}
+		if since > 0 {
+			b.fetch.Since, b.dated = since, true
+		}
 		p.batches = append(p.batches, b)
 		if j.Apart > 0 {
 			p.fetchAt = t.now + j.Apart
@@ -361,6 +369,7 @@ func (p *Peer) eose(e abi.Eose) {
 		if s.filters == 1 {
 			j.until = e.MinCreatedAt
 		}
+		b.cut = true
 		p.fetches(j)
 	}
 	p.finishBatch(b)
@@ -370,6 +379,9 @@ func (p *Peer) eose(e abi.Eose) {
 func (p *Peer) finishBatch(b *batch) {
 	p.batches = deleteFunc(p.batches, func(o *batch) bool { return o == b })
 	p.driver.ready(p)
+	if b.fetch.Since == 0 && b.fetch.Limit == 0 && !b.cut {
+		p.past.AddSet(b.content.Items.Authors)
+	}
 	if !b.fetch.Track {
 		return
 	}
@@ -482,6 +494,7 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 		if p.narrow == b.narrow {
 			p.narrow = max(p.narrow, oneFilter) + 1
 		}
+		b.cut = true
 		p.fetches(&job{content: b.content.clone(), Fetching: b.fetch, which: part, until: b.until[a.part], apart: b.apart})
 		if b.todo &^= part; b.todo == 0 {
 			p.finishBatch(b)

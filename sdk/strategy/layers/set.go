@@ -236,25 +236,34 @@ func spansOf(words []uint64, low, high int) Set {
 }
 
 // Items are repositories and root events, by their numbers in an [Index]: the content of layers 2
-// and 3.
-type Items struct{ Repos, Roots Set }
+// and 3. Authors have numbers of their own: those who said something about these root events, and
+// whose deletions are wanted.
+type Items struct{ Repos, Roots, Authors Set }
 
 // Empty reports whether there are none.
-func (i Items) Empty() bool { return i.Repos.Empty() && i.Roots.Empty() }
+func (i Items) Empty() bool { return i.Repos.Empty() && i.Roots.Empty() && i.Authors.Empty() }
 
 // Len returns how many there are.
-func (i Items) Len() int { return i.Repos.Len() + i.Roots.Len() }
+func (i Items) Len() int { return i.Repos.Len() + i.Roots.Len() + i.Authors.Len() }
+
+// inLayers returns how many repositories and root events there are.
+func (i Items) inLayers() int { return i.Repos.Len() + i.Roots.Len() }
+
+// onlyAuthors reports whether there are authors, and nothing else.
+func (i Items) onlyAuthors() bool { return i.inLayers() == 0 && !i.Authors.Empty() }
 
 // AddItems puts all of o into i.
 func (i *Items) AddItems(o Items) {
 	i.Repos.AddSet(o.Repos)
 	i.Roots.AddSet(o.Roots)
+	i.Authors.AddSet(o.Authors)
 }
 
 // RemoveItems takes all of o out of i.
 func (i *Items) RemoveItems(o Items) {
 	i.Repos.Remove(o.Repos)
 	i.Roots.Remove(o.Roots)
+	i.Authors.Remove(o.Authors)
 }
 
 // common returns the items that are in both. It may share memory with i.
@@ -266,7 +275,7 @@ func (i Items) common(o Items) Items {
 }
 
 // Clone returns a copy that shares nothing.
-func (i Items) Clone() Items { return Items{i.Repos.Clone(), i.Roots.Clone()} }
+func (i Items) Clone() Items { return Items{i.Repos.Clone(), i.Roots.Clone(), i.Authors.Clone()} }
 
 // Plan returns the three-way diff: content that is wanted, and neither pending nor confirmed. No
 // other place decides about asking again.

@@ -3,6 +3,7 @@ package story
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,12 +56,21 @@ func (s *play) input(line string) {
 		for _, id := range w.list() {
 			a.Roots, a.Latest = append(a.Roots, w.id(id)), append(a.Latest, uint32(s.now()/1000))
 		}
-		w.options(map[string]func(){"at": func() {
-			at := uint32((Start + w.time()) / 1000)
-			for i := range a.Latest {
-				a.Latest[i] = at
-			}
-		}}, nil)
+		w.options(map[string]func(){
+			"at": func() {
+				at := uint32((Start + w.time()) / 1000)
+				for i := range a.Latest {
+					a.Latest[i] = at
+				}
+			},
+			"by": func() {
+				for _, key := range w.list() {
+					for i := range a.Roots {
+						a.Authors, a.About = append(a.Authors, w.id(key)), append(a.About, uint32(i))
+					}
+				}
+			},
+		}, nil)
 		s.step(a)
 	case "progress":
 		s.said = append(s.said, s.progress[w.next()])
@@ -272,6 +282,13 @@ func (w *words) repos() []abi.KnownRepository {
 				}
 			}
 		},
+		"authors": func() {
+			for _, key := range w.list() {
+				for i := range list {
+					list[i].Authors, list[i].Spoken = append(list[i].Authors, w.id(key)), append(list[i].Spoken, uint32(Start/1000))
+				}
+			}
+		},
 		"level": func() {
 			level := w.level()
 			for i := range list {
@@ -289,10 +306,12 @@ func (w *words) level() uint32 {
 	return abi.SyncLevelFull
 }
 
+var keywords = []string{"relays", "roots", "authors", "level", "id", "from", "at", "by"}
+
 // list reads words up to the next keyword.
 func (w *words) list() []string {
 	var list []string
-	for len(w.rest) > 0 && w.rest[0] != "relays" && w.rest[0] != "roots" && w.rest[0] != "level" && w.rest[0] != "id" && w.rest[0] != "from" && w.rest[0] != "at" {
+	for len(w.rest) > 0 && !slices.Contains(keywords, w.rest[0]) {
 		list = append(list, w.run()...)
 	}
 	return list

@@ -61,6 +61,9 @@ func (s style) line(a *abi.StepAction) string {
 		word("timer %s %d", a.ID, a.At)
 	case abi.DoUncovered:
 		word("uncovered %s repositories %d roots %d", a.Relay, a.Repositories, a.Roots)
+		if a.Authors > 0 {
+			word(" authors %d", a.Authors)
+		}
 	case abi.DoProgress:
 		word("progress %s%s", a.Relay, s.progress(a))
 	}

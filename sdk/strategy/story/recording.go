@@ -47,10 +47,11 @@ func (r *Recording) Text(until int64) (string, error) {
 
 // transcript is a recording that is being written.
 type transcript struct {
-	ids, keys map[string]bool // in hex
-	names     map[string]string
-	begun     int64 // unix milliseconds
-	now       int64 // of the last input that was written
+	ids, keys map[string]bool   // in hex
+	authors   map[string]bool   // keys of comments, likewise
+	names     map[string]string // of an author with a word before it: its id and its address may be here too
+	begun     int64             // unix milliseconds
+	now       int64             // of the last input that was written
 	out       strings.Builder
 	lines     []string // inputs since the last answers
 	said      []string
@@ -62,7 +63,7 @@ var everything = abi.ActionLimits{Actions: 1 << 20, Filters: 1 << 20, Values: 1 
 // learn notes the ids and keys of a step.
 func (t *transcript) learn(s *recorded) error {
 	if t.ids == nil {
-		t.ids, t.keys = map[string]bool{}, map[string]bool{}
+		t.ids, t.keys, t.authors = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	}
 	var v abi.StepView
 	if err := v.Decode(s.request); err != nil {
@@ -86,6 +87,10 @@ func (t *transcript) learn(s *recorded) error {
 				id := repo.Root(i)
 				t.ids[hex.EncodeToString(id[:])] = true
 			}
+			for i := range repo.NumAuthors() {
+				key := repo.Author(i)
+				t.authors[hex.EncodeToString(key[:])] = true
+			}
 		}
 	case abi.InputLocalEvent:
 		e := v.LocalEvent()
@@ -101,6 +106,10 @@ func (t *transcript) learn(s *recorded) error {
 			id := a.Root(i)
 			t.ids[hex.EncodeToString(id[:])] = true
 		}
+		for i := range a.NumAuthors() {
+			key := a.Author(i)
+			t.authors[hex.EncodeToString(key[:])] = true
+		}
 	}
 	return nil
 }
@@ -110,6 +119,9 @@ func (t *transcript) nameAll() {
 	for i, id := range slices.Sorted(maps.Keys(t.ids)) {
 		t.names[id] = fmt.Sprintf("%04x", i+1)
 	}
+	for i, key := range slices.Sorted(maps.Keys(t.authors)) {
+		t.names["author "+key] = fmt.Sprintf("%04x", i+1)
+	}
 	for i, key := range slices.Sorted(maps.Keys(t.keys)) {
 		t.names[key] = fmt.Sprintf("%02x", i+1)
 	}
@@ -117,6 +129,9 @@ func (t *transcript) nameAll() {
 
 // id is the short name of an id.
 func (t *transcript) id(id []byte) string { return t.names[hex.EncodeToString(id)] }
+
+// author is the short name of an author of comments.
+func (t *transcript) author(key []byte) string { return t.names["author "+hex.EncodeToString(key)] }
 
 // address is an address with the short name of its key.
 func (t *transcript) address(a string) string {

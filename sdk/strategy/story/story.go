@@ -24,10 +24,10 @@
 //	seed N                      of random numbers, 1 unless a story sets another; before init
 //	own URL…                    our own addresses; before init
 //	relay URL [bootstrap] [wanted] [connected] [sub ID]… [historic ID]… [CAPABILITY…]   before init
-//	repo ADDRESS… [level state] [relays URL…] [roots ID…]   a known repository; before init
+//	repo ADDRESS… [level state] [relays URL…] [roots ID…] [authors KEY…]   a known repository; before init
 //	init                        the world as it is
 //	event KIND ADDRESS… [id ID…] [relays URL…] [level state] [from URL] [at TIME]   accepted here, one for each id
-//	active ID… [at TIME]        other events about these root events were accepted here, now or dated
+//	active ID… [at TIME] [by KEY…]  other events about these root events were accepted here, now or dated, by these authors
 //	gone ADDRESS
 //	connected URL [ended TIME] [last TIME] [anew] [CAPABILITY…]   negentropy yes|no, auth, max_subscriptions, max_filters, max_limit, max_message, max_values N
 //	disconnected URL CLASS      a connection ended

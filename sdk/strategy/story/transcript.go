@@ -1,6 +1,7 @@
 package story
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,6 +98,13 @@ func (t *transcript) write(v *abi.StepView) {
 			if dates.Next() {
 				words = append(words, t.when("at", int64(dates.Latest())*1000)...)
 			}
+			var by []string
+			for k, about := 0, a.About(); k < a.NumAuthors() && about.Next(); k++ {
+				if key := a.Author(k); int(about.About()) == i {
+					by = append(by, t.author(key[:]))
+				}
+			}
+			words = append(words, some("by", by)...)
 			t.input(words...)
 		}
 	case abi.InputRepeats:
@@ -149,7 +157,13 @@ func (t *transcript) world(w abi.StepInitView) {
 			id := r.Root(i)
 			roots = append(roots, t.id(id[:]))
 		}
-		t.input(append(words, some("roots", roots)...)...)
+		var authors []string
+		for i := range r.NumAuthors() {
+			key := r.Author(i)
+			authors = append(authors, t.author(key[:]))
+		}
+		words = append(words, some("roots", roots)...)
+		t.input(append(words, some("authors", authors)...)...)
 	}
 	if !w.More {
 		t.input("init")
@@ -193,6 +207,11 @@ func (t *transcript) action(a *abi.StepAction) (string, bool) {
 	}
 	for i := range a.Filters {
 		f := &a.Filters[i]
+		for k, key := range f.Authors {
+			if b, err := hex.DecodeString(t.author(key[:])); err == nil && len(b) == 2 {
+				f.Authors[k] = [32]byte{b[0], b[1]}
+			}
+		}
 		for k := range f.Tags {
 			for n, value := range f.Tags[k].Values {
 				if name := t.names[value]; len(value) == 64 && len(name) == 4 {

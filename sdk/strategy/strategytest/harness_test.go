@@ -61,7 +61,7 @@ func TestActionsAsLines(t *testing.T) {
 		out.SetTimer("t", in.Now()+strategy.Second)
 		out.SetTimer("u", -5)
 		out.StopTimer("t")
-		out.Uncovered("wss://a", 1, 300)
+		out.Uncovered("wss://a", 1, 300, 0)
 		if out.Len() != 9 || out.Size() == 0 {
 			t.Errorf("%d actions of %d bytes", out.Len(), out.Size())
 		}

@@ -215,21 +215,18 @@ func difference(a, b string) string {
 }
 
 // The two levels agree. Both get the same part of the events, and the bytes of the model
-// are from a tenth below those of the wire to a quarter above: in one network, and in large nets
-// in three.
+// are from a tenth below those of the wire to a quarter above, over three networks: in one network
+// alone they can differ more.
 func TestLevels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
 	}
-	s, seeds := builtin(t, "small"), uint64(1)
-	if os.Getenv("TALON_TEST_DEVNET") != "" {
-		seeds = 3
-	}
+	s := builtin(t, "small")
 	polite := open(t, manifest.WorldThrottle, "polite")[0]
 	for _, strategy := range open(t, manifest.WorldStrategy, strategies...) {
 		var bytes, complete [2]float64
 		for i, level := range []result.Level{result.Wire, result.Model} {
-			for seed := range seeds {
+			for seed := range uint64(3) {
 				r := run(t, engine.Config{World: world.Draw(s, seed), Level: level, Strategy: strategy, Throttle: polite})
 				up, _ := r.Measures.Get(result.BytesUp)
 				down, _ := r.Measures.Get(result.BytesDown)

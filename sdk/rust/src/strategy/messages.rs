@@ -204,6 +204,17 @@ impl<'a> Repository<'a> {
     pub fn active(&self) -> impl Iterator<Item = u32> + 'a {
         wire::numbers(self.raw, 5).map(wire::uint)
     }
+
+    /// Keys of those whose comments, statuses and updates about these are the latest, 32
+    /// bytes each, one after the other.
+    pub fn authors(&self) -> impl Iterator<Item = &'a Key> {
+        wire::data(self.raw, 6).chunks_exact(32).map(view)
+    }
+
+    /// Of each of these authors, in unix seconds, the latest of these events.
+    pub fn spoken(&self) -> impl Iterator<Item = u32> + 'a {
+        wire::numbers(self.raw, 7).map(wire::uint)
+    }
 }
 
 message! {
@@ -422,6 +433,17 @@ impl<'a> RootActivity<'a> {
     /// it.
     pub fn latest(&self) -> impl Iterator<Item = u32> + 'a {
         wire::numbers(self.raw, 2).map(wire::uint)
+    }
+
+    /// Keys of the authors of these events, 32 bytes each, one after the other.
+    pub fn authors(&self) -> impl Iterator<Item = &'a Key> {
+        wire::data(self.raw, 3).chunks_exact(32).map(view)
+    }
+
+    /// For each of these authors, the index in roots of one that an event of this author
+    /// tags; an author may be in the list several times.
+    pub fn about(&self) -> impl Iterator<Item = u32> + 'a {
+        wire::numbers(self.raw, 4).map(wire::uint)
     }
 }
 
