@@ -31,8 +31,8 @@ import (
 //
 // TALON_PEERS_MINUTES is how long people write; it is 2 without. Checks are a minute apart, and a
 // relay is healthy after a minute: the simulations test the defaults. With TALON_PEERS_CHECKS=default
-// checks come at the default times, so that the bytes are those of a server. What is missing then is
-// logged only: the next check may be hours away.
+// checks come at the default times, so that the bytes are those of a server. The test then only logs
+// missing events, for the next check may be hours away.
 func TestDevnetPeers(t *testing.T) {
 	if !largeNets() {
 		t.Skip("it takes minutes: set TALON_TEST_DEVNET=1")

@@ -80,7 +80,7 @@ type Peer struct {
 	missed     *job              // to be fetched when what is to be opened is
 	unheard    Content           // there is no subscription for it: what is new is polled
 	polled     int64             // unix milliseconds: until then, polls have brought all of it
-	reported   [3]uint32         // repositories and root events that the strategy reported to have no subscription
+	reported   [3]uint32         // repositories, root events and authors that the strategy reported to have no subscription
 	progress   strategy.Progress // that was reported
 	anew       bool              // all is fetched again, since the absence was too long to continue
 	everything bool              // all was asked for since the relay was away, whatever its dates
