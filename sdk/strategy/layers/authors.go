@@ -13,8 +13,8 @@ import (
 // other events is asked for those by these authors, where the flow wants that.
 
 // AddAuthor says that somebody said something about a root event of a repository, in unix seconds.
-// A repository has the latest MaxAuthorsOfRepo. When it has as many, a quarter gives way at once: each change
-// may open a subscription again.
+// A repository has the latest MaxAuthorsOfRepo, or fewer if all have too many together. A quarter
+// gives way at once: each change may open a subscription again.
 func (x *Index) AddAuthor(repo uint32, key *[32]byte, at int64) {
 	r, date := &x.repos[repo], uint32(min(max(at, 0), math.MaxUint32))
 	n, free, known := x.authors.find(key)
@@ -22,12 +22,17 @@ func (x *Index) AddAuthor(repo uint32, key *[32]byte, at int64) {
 	case known && r.authors.Has(n):
 		x.authors.dates[n] = max(x.authors.dates[n], date)
 		return
-	case !known && x.authors.used >= MaxAuthors:
-		return
-	}
-	if r.authors.Len() >= MaxAuthorsOfRepo {
+	case r.authors.Len() >= MaxAuthorsOfRepo:
 		x.dropAuthors(repo, MaxAuthorsOfRepo/4)
 		n, free, known = x.authors.find(key)
+	case !known && x.authors.used >= MaxAuthors && len(x.repos) <= x.search:
+		x.search -= len(x.repos)
+		largest := x.largestByAuthors(repo)
+		x.dropAuthors(largest, (x.repos[largest].authors.Len()+3)/4)
+		n, free, known = x.authors.find(key)
+	}
+	if !known && x.authors.used >= MaxAuthors {
+		return
 	}
 	if known {
 		x.authors.again(n)
@@ -42,6 +47,17 @@ func (x *Index) AddAuthor(repo uint32, key *[32]byte, at int64) {
 	for _, relay := range r.relays {
 		x.spoken.Add(relay)
 	}
+}
+
+// largestByAuthors returns the repository with the most authors, this one if no other has more. If there
+// is no room, its authors give way: strangers with many keys comment on few repositories.
+func (x *Index) largestByAuthors(largest uint32) uint32 {
+	for n := range x.repos {
+		if x.repos[n].authors.Len() > x.repos[largest].authors.Len() {
+			largest = uint32(n)
+		}
+	}
+	return largest
 }
 
 // dropAuthors forgets those authors of a repository who were silent for the longest time.
@@ -88,7 +104,8 @@ func (x *Index) saidAbout(root *[32]byte, key *[32]byte, at int64) {
 }
 
 // maxSearched is how many repositories one input may have searched for root events that several of
-// them have. After that, only one of the repositories gets the author.
+// them have, or for the one with the most authors. After that, only one of the repositories gets the
+// author, and none if there is no room.
 const maxSearched = 1 << 16
 
 // Author returns the key of an author.

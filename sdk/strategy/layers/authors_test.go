@@ -25,6 +25,7 @@ func TestAuthorsAreBounded(t *testing.T) {
 			at++
 			key := [32]byte{}
 			binary.BigEndian.PutUint32(key[:], uint32(400*n+k))
+			x.search = maxSearched
 			x.AddAuthor(repo, &key, at)
 		}
 		if count := x.repos[repo].authors.Len(); count > MaxAuthorsOfRepo {
@@ -32,8 +33,13 @@ func TestAuthorsAreBounded(t *testing.T) {
 		}
 		last := [32]byte{}
 		binary.BigEndian.PutUint32(last[:], uint32(400*n+399))
-		if number, _, ok := x.authors.find(&last); n < 10 && (!ok || !x.repos[repo].authors.Has(number)) {
+		if number, _, ok := x.authors.find(&last); !ok || !x.repos[repo].authors.Has(number) {
 			t.Fatalf("repository %d lost the author who spoke last", n)
+		}
+	}
+	for n := range x.repos { // a stranger with many keys does not take the room of other repositories
+		if count := x.repos[n].authors.Len(); count < MaxAuthors/repos/4 {
+			t.Errorf("repository %d has %d authors", n, count)
 		}
 	}
 	if x.authors.used > MaxAuthors || x.authors.used < MaxAuthors/2 {
