@@ -426,6 +426,21 @@ func buildTalon(program, set string) error {
 	return nil
 }
 
+// Program builds a program of Talon's module as a file. The store keeps it: the go tool links it again
+// when its inputs have changed.
+func Program(path, file string) error {
+	kept := filepath.Join(store, filepath.Base(path))
+	unlock, err := lock(kept)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if text, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", kept, path).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", path, err, text)
+	}
+	return linkFile(kept, file, 0o700)
+}
+
 // TalonWith returns a Talon in which the linker has set a variable, as in "PATH.NAME=VALUE".
 func TalonWith(t testing.TB, variable string) string {
 	t.Helper()
