@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +106,8 @@ var code struct {
 	dir   string // empty: Main does not run
 	talon string // compiles, whatever the tests run under
 	has   map[string]bool
+
+	entries map[string]string // of the store, by the folder of the module in a CacheDir
 }
 
 // Main runs the tests, for TestMain, with a folder for machine code and removes that
@@ -116,7 +119,7 @@ func Main(m interface{ Run() int }) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	code.dir, code.has = dir, make(map[string]bool)
+	code.dir, code.has, code.entries = dir, make(map[string]bool), make(map[string]string)
 	return m.Run()
 }
 
@@ -314,6 +317,7 @@ func link(entry, dir string) error {
 	now := time.Now()
 	_ = os.Chtimes(entry, now, now) // in use
 	for _, module := range modules {
+		code.entries[module.Name()] = entry
 		from := os.DirFS(filepath.Join(entry, module.Name()))
 		to := filepath.Join(dir, module.Name())
 		err := fs.WalkDir(from, ".", func(file string, d fs.DirEntry, err error) error {
@@ -330,6 +334,69 @@ func link(entry, dir string) error {
 		}
 	}
 	return nil
+}
+
+// KeepPassed keeps for later processes with which settings the modules of a CacheDir have passed their
+// self-test. A module that [MachineCode] did not bring is left out.
+func KeepPassed(dir string) error {
+	code.Lock()
+	defer code.Unlock()
+	tester, err := testerKey()
+	if err != nil {
+		return err
+	}
+	stamps, err := filepath.Glob(filepath.Join(dir, "*", passed))
+	for _, stamp := range stamps {
+		entry, ok := code.entries[filepath.Base(filepath.Dir(stamp))]
+		if !ok {
+			continue
+		}
+		text, readErr := os.ReadFile(stamp)
+		if errors.Is(readErr, fs.ErrNotExist) {
+			continue // a server has removed the folder
+		}
+		err = errors.Join(err, readErr, addPassed(entry, filepath.Base(filepath.Dir(stamp)), tester, strings.Fields(string(text))))
+	}
+	return err
+}
+
+// maxPassed bounds the settings that an entry keeps of its module.
+const maxPassed = 200
+
+// addPassed adds settings with which a module has passed its self-test to an entry. Other folders may have
+// links to the file, so it is replaced.
+func addPassed(entry, module, tester string, lines []string) error {
+	file := filepath.Join(entry, module, passed)
+	text, _ := os.ReadFile(file)
+	kept := strings.Fields(string(text))
+	if !slices.ContainsFunc(lines, func(line string) bool { return !slices.Contains(kept, line) }) {
+		return nil
+	}
+	unlock, err := lock(entry)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if !tested(entry, tester) {
+		return nil // a process of other sources has made it again
+	}
+	if text, err = os.ReadFile(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for line := range strings.FieldsSeq(string(text)) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	next, err := os.CreateTemp(store, "passed-")
+	if err != nil {
+		return err
+	}
+	_, err = next.WriteString(strings.Join(lines[:min(len(lines), maxPassed)], "\n"))
+	if err = errors.Join(err, next.Close()); err == nil {
+		err = os.Rename(next.Name(), file)
+	}
+	return err
 }
 
 // linkUntested does what link does, without the results of self-tests.
