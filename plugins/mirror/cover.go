@@ -149,7 +149,7 @@ func (s *mirror) credit(in strategy.Input) {
 	if e.CreatedAt < in.Now()/1000-newsAge {
 		return
 	}
-	if first.compared > 0 && first.compared >= first.metAt && e.CreatedAt >= in.Now()/1000-liveAge {
+	if e.Kind != 30617 && e.Kind != 30618 && first.compared > 0 && first.compared >= first.metAt && e.CreatedAt >= in.Now()/1000-liveAge {
 		first.alone.first++
 	}
 	for it := e.Repositories(); it.Next(); {
