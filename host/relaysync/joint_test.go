@@ -70,7 +70,7 @@ func jointSaid(relays int, seed uint64) *jointWorld {
 			e := people[random.IntN(3)].Event(1111, date, fmt.Sprint("comment ", n), host.Tag{"E", root.ID.String()}, host.Tag{"K", "1621"}, host.Tag{"e", root.ID.String()}, host.Tag{"k", "1621"})
 			list = append(list, matrixEvent{e, []int{listed[repo][random.IntN(4)]}, listed[repo]})
 		}
-		x.said = append(x.said, spoken{list[0], at})
+		x.said = append(x.said, spoken{matrixEvent: list[0], at: at})
 	}
 	return x
 }
