@@ -395,42 +395,42 @@ func fill(entry, folder, tester string) error {
 }
 
 // talon builds a Talon whose machine code this process can use, without the race detector
-// even if the tests run under it. The store keeps it. The go tool links it again when its
-// inputs have changed. This process uses a copy of its own while the tests run.
+// even if the tests run under it. This process uses a copy of its own while the tests run.
 func talon() (string, error) {
 	if code.talon != "" {
 		return code.talon, nil
 	}
-	kept, program := filepath.Join(store, "talon"), filepath.Join(code.dir, "talon")
-	unlock, err := lock(kept)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if err := buildTalon(kept, ""); err != nil {
-		return "", err
-	}
-	if err := linkFile(kept, program, 0o700); err != nil {
+	program := filepath.Join(code.dir, "talon")
+	if err := buildTalon("talon", "", program); err != nil {
 		return "", err
 	}
 	code.talon = program
 	return program, nil
 }
 
-// buildTalon builds a Talon. The linker sets further variables, as in "-X PATH.NAME=VALUE".
-func buildTalon(program, set string) error {
-	version := "-X github.com/tetratelabs/wazero/internal/version.version=" + wazeroVersion()
-	if text, err := exec.Command("go", "build", "-ldflags", version+" "+set, "-o", program, "talon/cmd/talon").CombinedOutput(); err != nil {
+// buildTalon builds a Talon, which the store keeps under a name, and makes a copy. The go tool links it
+// again when its inputs have changed. The linker sets further variables, as in "-X PATH.NAME=VALUE".
+func buildTalon(name, set, program string) error {
+	kept := filepath.Join(store, name)
+	unlock, err := lock(kept)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if text, err := exec.Command("go", "build", "-ldflags", linked+wazeroVersion()+" "+set, "-o", kept, "talon/cmd/talon").CombinedOutput(); err != nil {
 		return fmt.Errorf("build talon: %w\n%s", err, text)
 	}
-	return nil
+	return linkFile(kept, program, 0o700)
 }
+
+// linked begins the flags of the linker: nobody debugs these programs, and wazero has the version that follows.
+const linked = "-s -w -X github.com/tetratelabs/wazero/internal/version.version="
 
 // TalonWith returns a Talon in which the linker has set a variable, as in "PATH.NAME=VALUE".
 func TalonWith(t testing.TB, variable string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "talon")
-	if err := buildTalon(program, "-X "+variable); err != nil {
+	if err := buildTalon("talon-"+strings.NewReplacer("/", "-", "=", "-").Replace(variable), "-X "+variable, program); err != nil {
 		t.Fatal(err)
 	}
 	return program
