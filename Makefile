@@ -42,22 +42,25 @@ build: bundle ## build bin/talon with the bundled modules inside
 run: build ## serve on 127.0.0.1:7334 with data in ./data
 	bin/talon serve --listen $(LISTEN) --data $(DATA)
 
+# Test programs have no symbols for debuggers: linking them takes half of the time then. Stacks keep their names and lines.
+TEST := $(GO) test -ldflags=-s
+
 # Modules in Rust are compiled quickly for tests; make guides compiles them as authors do.
 QUICK_RUST := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
 # make lint has all of go vet, of which go test would do a part again. Tests wait for
 # servers and for git: three packages at a time keep two processors busy.
 test: tools ## every test, and the seeds of every fuzz target
-	$(QUICK_RUST) scripts/in-memory $(GO) test -vet=off -p 3 -timeout 25m $(PACKAGES)
+	$(QUICK_RUST) scripts/in-memory $(TEST) -vet=off -p 3 -timeout 25m $(PACKAGES)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		echo 'skipped: what needs PostgreSQL, which is not installed (Debian: apt install postgresql)'
 
 # Which packages, and why not the others: scripts/race-packages -v.
 race: tools ## the packages with goroutines or locks of their own, under the race detector
-	scripts/in-memory $(GO) test -vet=off -race -p 3 -timeout 45m $$(scripts/race-packages)
+	scripts/in-memory $(TEST) -vet=off -race -p 3 -timeout 45m $$(scripts/race-packages)
 
 race-all: tools ## every test of every package under the race detector, an hour
-	TALON_TEST_RACE=all $(GO) test -vet=off -race -timeout 90m $(PACKAGES)
+	TALON_TEST_RACE=all $(TEST) -vet=off -race -timeout 90m $(PACKAGES)
 
 lint: tools ## format, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted: $$(gofmt -l . | tr '\n' ' ')"; echo "run: gofmt -w ."; exit 1; }
@@ -82,23 +85,23 @@ ifeq ($(DIR),)
 	@echo 'skipped: gitworkshop, for DIR does not name a checkout of it that is built (npm ci, npm run build)'
 else
 	npm ci --prefix testdata/chromium --no-audit --no-fund --loglevel=error
-	TALON_GITWORKSHOP=$(abspath $(DIR)) $(GO) test -vet=off -count=1 -v -run 'TestGitworkshop$$' ./cmd/talon
+	TALON_GITWORKSHOP=$(abspath $(DIR)) $(TEST) -vet=off -count=1 -v -run 'TestGitworkshop$$' ./cmd/talon
 endif
 
 scale: tools ## tests that cost more than make test has time for: large inputs, many rounds, a release used from outside
-	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 $(PACKAGES)
+	TALON_TEST_SCALE=1 $(TEST) -vet=off -count=1 $(PACKAGES)
 
 pages: tools ## every page in Chromium, in two sizes and two themes, with axe-core, and every link of them
 	npm ci --prefix testdata/chromium --no-audit --no-fund --loglevel=error
-	TALON_TEST_SCALE=1 $(GO) test -vet=off -count=1 ./host/web ./cmd/talon -run TestChromium
+	TALON_TEST_SCALE=1 $(TEST) -vet=off -count=1 ./host/web ./cmd/talon -run TestChromium
 
 devnet: tools ## sync and the hunt in larger networks than make test has, and strategies beside relays as they are, minutes
-	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run Devnet ./cmd/talon ./cmd/internal/devnet
-	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run 'TestInvariants|TestAsksForNothing' -timeout 2h ./cmd/internal/lab/engine
+	TALON_TEST_DEVNET=1 $(TEST) -count=1 -run Devnet ./cmd/talon ./cmd/internal/devnet
+	TALON_TEST_DEVNET=1 $(TEST) -count=1 -run 'TestInvariants|TestAsksForNothing' -timeout 2h ./cmd/internal/lab/engine
 	@mkdir -p bin
-	@TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestMatrix -v -timeout 30m ./host/relaysync >bin/matrix.txt || { cat bin/matrix.txt; exit 1; }
+	@TALON_TEST_DEVNET=1 $(TEST) -count=1 -run TestMatrix -v -timeout 30m ./host/relaysync >bin/matrix.txt || { cat bin/matrix.txt; exit 1; }
 	@sed -n '/^ *strategy  *relay/,/^--- /p' bin/matrix.txt
-	TALON_TEST_DEVNET=1 $(GO) test -count=1 -run TestKhatru -v ./host/relaysync
+	TALON_TEST_DEVNET=1 $(TEST) -count=1 -run TestKhatru -v ./host/relaysync
 
 cluster: build ## three Talons as one relay on PostgreSQL, behind a proxy, on loopback, until ^C
 	@scripts/cluster
@@ -107,10 +110,10 @@ lab: build ## compare the bundled strategies in simulated networks, minutes, and
 	@scripts/lab
 
 seeds: tools ## the invariants of sync in the networks of make test, with 2,000 seeds (TALON_TEST_SEEDS), an hour
-	TALON_TEST_SEEDS=$${TALON_TEST_SEEDS:-2000} $(GO) test -vet=off -count=1 -run TestInvariants -timeout 6h ./cmd/internal/lab/engine
+	TALON_TEST_SEEDS=$${TALON_TEST_SEEDS:-2000} $(TEST) -vet=off -count=1 -run TestInvariants -timeout 6h ./cmd/internal/lab/engine
 
 guides: tools ## every page for authors of modules, followed literally up to a running relay
-	TALON_TEST_GUIDES=1 $(GO) test -count=1 -timeout 30m -run 'TestTutorials|TestGuides|TestNew(Strategies|Modules)$$' ./cmd/talon ./cmd/labtest ./cmd/internal/author ./examples
+	TALON_TEST_GUIDES=1 $(TEST) -count=1 -timeout 30m -run 'TestTutorials|TestGuides|TestNew(Strategies|Modules)$$' ./cmd/talon ./cmd/labtest ./cmd/internal/author ./examples
 
 fuzz: tools ## every fuzz target for a minute
 	@scripts/fuzz 60s

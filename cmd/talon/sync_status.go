@@ -215,7 +215,7 @@ func learntText(l *relaysync.Learnt) string {
 	for _, limit := range []struct {
 		name string
 		n    uint32
-	}{{"subscriptions", l.Subscriptions}, {"filters", l.Filters}, {"values", l.Values}, {"events", l.Limit}, {"message bytes", l.Message}} {
+	}{{"subscriptions", l.Subscriptions}, {"filters", l.Filters}, {"values", l.Values}, {"events", l.Limit}, {"message bytes", l.Message}, {"messages a minute", l.Pace}} {
 		if limit.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", limit.n, limit.name))
 		}

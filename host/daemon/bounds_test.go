@@ -77,6 +77,7 @@ and a rule that says who gives way.
 
 The table shows a server with default options, 1 GiB of memory and two processors. Options such as ` + "`--max-connections`" + `
 change the totals, and the parts follow. Limits of one connection or one author alone are in ` + "`talon serve --help`" + `.
+A strategy has limits of its own, such as the authors whose deletions it asks for: [strategies](strategies.md).
 
 | limit | unit | total | for known people | of one network | of one owner or author | who gives way |
 |---|---|---|---|---|---|---|

@@ -17,13 +17,11 @@ import (
 // events, if an event has that many copies.
 //
 // A comparison lists the id of each copy that another relay lacks: 72 bytes. A relay without
-// NIP-77 sends each copy. Some send a comment once more, since it tags its root by e and by E.
+// NIP-77 sends each copy.
 func mostReceived(p *relaymodel.Profile, relays int, copies float64) float64 {
 	switch {
 	case p.Negentropy.Supported:
 		return 1.15
-	case p.Answer.Repeats && !p.Answer.AnyLetter:
-		return 2 * copies
 	case relays == 1:
 		return 1.3
 	}

@@ -93,6 +93,7 @@ type Learnt struct {
 	Values        uint32 `json:"values,omitempty"`  // of all filters of all subscriptions together
 	Limit         uint32 `json:"limit,omitempty"`   // events of an answer
 	Message       uint32 `json:"message,omitempty"` // bytes
+	Pace          uint32 `json:"pace,omitempty"`    // messages in a minute, as learnt from its complaints
 	Auth          bool   `json:"auth,omitempty"`    // it wants us to authenticate
 }
 
@@ -258,7 +259,7 @@ func (v *Sync) relayStatus(r *loop.RelayStatus) RelaySnapshot {
 		Bytes: r.Received, Subscriptions: r.Subscriptions, Filters: r.Filters, Pending: r.Pending,
 		Limits: Learnt{
 			Negentropy: supportNames[caps.Negentropy], Subscriptions: caps.MaxSubscriptions, Filters: caps.MaxFilters,
-			Values: caps.MaxValues, Limit: caps.MaxLimit, Message: caps.MaxMessage, Auth: caps.AuthRequired,
+			Values: caps.MaxValues, Limit: caps.MaxLimit, Message: caps.MaxMessage, Pace: r.Pace, Auth: caps.AuthRequired,
 		},
 	}
 	st.NextCheck = moment(r.NextCheck)

@@ -167,7 +167,7 @@ func (r read) HeldBy(f host.Filter) ([][]byte, error) { return r.sync.deps.Facts
 
 func (v *Sync) sessionConfig(d *loop.Dial, o loop.Opened, held *holdings.Set) session.Config {
 	return session.Config{
-		Relay: d.Relay, Restarts: d.Restarts, Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Holdings: held, Hash: v.hash, Debug: v.debug,
+		Relay: d.Relay, Restarts: d.Restarts, Pace: d.Pace(&o), Capabilities: o.Capabilities, Limits: v.cfg.Limits.Session(), Known: v.known, Holdings: held, Hash: v.hash, Debug: v.debug,
 		Verify: v.deps.Verify, Sign: v.deps.Sign,
 	}
 }

@@ -336,13 +336,13 @@ func (it *RelayStateIter) Relay() RelayStateView {
 // KnownRepository is a repository that is followed: it lists this service, or this
 // service archives it.
 type KnownRepository struct {
-	Address string // 30617:pubkey:d
-	Level   uint32
-	Relays  []string
-	Roots   [][32]byte // ids of its root events (1617 1618 1619 1621), 32 bytes each, one after the other
-	Active  []uint32   // of each of these, in unix seconds, the latest known activity
-	Authors [][32]byte
-	Spoken  []uint32 // of each of these authors, in unix seconds, the latest of these events
+	Address      string // 30617:pubkey:d
+	Level        uint32
+	Relays       []string
+	Roots        [][32]byte // ids of its root events (1617 1618 1619 1621), 32 bytes each, one after the other
+	Active       []uint32   // of each of these, in unix seconds, the latest known activity
+	Authors      [][32]byte
+	AuthorLatest []uint32 // for each of these authors, in unix seconds, created_at of the latest of these events
 }
 
 func appendKnownRepository(b []byte, field byte, m *KnownRepository) []byte {
@@ -370,10 +370,10 @@ func appendKnownRepository(b []byte, field byte, m *KnownRepository) []byte {
 			b = append(b, m.Authors[i][:]...)
 		}
 	}
-	if len(m.Spoken) > 0 {
+	if len(m.AuthorLatest) > 0 {
 		var at int
 		b, at = open(b, 7)
-		for _, v := range m.Spoken {
+		for _, v := range m.AuthorLatest {
 			b = appendVarint(b, uint64(v))
 		}
 		b = seal(b, at)
@@ -442,18 +442,20 @@ func (v *KnownRepositoryView) NumAuthors() int { return len(v.authors) / 32 }
 // Author returns the one at index i.
 func (v *KnownRepositoryView) Author(i int) [32]byte { return [32]byte(v.authors[32*i:]) }
 
-// Spoken iterates over the spoken: of each of these authors, in unix seconds, the latest of these events.
-func (v *KnownRepositoryView) Spoken() SpokenIter { return SpokenIter{r: reader{rest: v.b}} }
+// AuthorLatest iterates over the author_latest: for each of these authors, in unix seconds, created_at of the latest of these events.
+func (v *KnownRepositoryView) AuthorLatest() AuthorLatestIter {
+	return AuthorLatestIter{r: reader{rest: v.b}}
+}
 
-// SpokenIter walks the spoken of a message.
-type SpokenIter struct {
+// AuthorLatestIter walks the author_latest of a message.
+type AuthorLatestIter struct {
 	r      reader
 	packed []byte
 	item   uint32
 }
 
 // Next moves to the next one, and reports whether there is one.
-func (it *SpokenIter) Next() bool {
+func (it *AuthorLatestIter) Next() bool {
 	for len(it.packed) == 0 {
 		if !it.r.next() {
 			return false
@@ -468,15 +470,15 @@ func (it *SpokenIter) Next() bool {
 	}
 	v, n := readVarint(it.packed)
 	if n == 0 {
-		*it = SpokenIter{}
+		*it = AuthorLatestIter{}
 		return false
 	}
 	it.item, it.packed = uint32(min(v, 1<<32-1)), it.packed[n:]
 	return true
 }
 
-// Spoken returns the one that Next moved to.
-func (it *SpokenIter) Spoken() uint32 { return it.item }
+// AuthorLatest returns the one that Next moved to.
+func (it *AuthorLatestIter) AuthorLatest() uint32 { return it.item }
 
 // KnownRepositoryIter walks a list.
 type KnownRepositoryIter struct{ it BytesIter }
@@ -658,10 +660,10 @@ type TimerFired struct {
 // RootActivity reports root events to which other events refer that were accepted here:
 // comments, statuses, updates. The host gathers them for a moment.
 type RootActivity struct {
-	Roots   [][32]byte
-	Latest  []uint32   // for each of these ids, in unix seconds, created_at of the latest event that tags it
-	Authors [][32]byte // keys of the authors of these events, 32 bytes each, one after the other
-	About   []uint32
+	Roots       [][32]byte
+	Latest      []uint32   // for each of these ids, in unix seconds, created_at of the latest event that tags it
+	Authors     [][32]byte // keys of the authors of these events, 32 bytes each, one after the other
+	AuthorRoots []uint32
 }
 
 // RootActivityView reads a RootActivity in place.
@@ -719,18 +721,18 @@ func (v *RootActivityView) NumAuthors() int { return len(v.authors) / 32 }
 // Author returns the one at index i.
 func (v *RootActivityView) Author(i int) [32]byte { return [32]byte(v.authors[32*i:]) }
 
-// About iterates over the about: for each of these authors, the index in roots of one that an event of this author tags; an author may be in the list several times.
-func (v *RootActivityView) About() AboutIter { return AboutIter{r: reader{rest: v.b}} }
+// AuthorRoots iterates over the author_roots: for each of these authors, the index in roots of one that an event of this author tags; an author may be in the list several times.
+func (v *RootActivityView) AuthorRoots() AuthorRootIter { return AuthorRootIter{r: reader{rest: v.b}} }
 
-// AboutIter walks the about of a message.
-type AboutIter struct {
+// AuthorRootIter walks the author_roots of a message.
+type AuthorRootIter struct {
 	r      reader
 	packed []byte
 	item   uint32
 }
 
 // Next moves to the next one, and reports whether there is one.
-func (it *AboutIter) Next() bool {
+func (it *AuthorRootIter) Next() bool {
 	for len(it.packed) == 0 {
 		if !it.r.next() {
 			return false
@@ -745,15 +747,15 @@ func (it *AboutIter) Next() bool {
 	}
 	v, n := readVarint(it.packed)
 	if n == 0 {
-		*it = AboutIter{}
+		*it = AuthorRootIter{}
 		return false
 	}
 	it.item, it.packed = uint32(min(v, 1<<32-1)), it.packed[n:]
 	return true
 }
 
-// About returns the one that Next moved to.
-func (it *AboutIter) About() uint32 { return it.item }
+// AuthorRoot returns the one that Next moved to.
+func (it *AuthorRootIter) AuthorRoot() uint32 { return it.item }
 
 // Kinds of inputs: their fields in a StepRequest.
 const (
@@ -1111,10 +1113,10 @@ func (m *RootActivity) appendInput(b []byte) []byte {
 			b = append(b, m.Authors[i][:]...)
 		}
 	}
-	if len(m.About) > 0 {
+	if len(m.AuthorRoots) > 0 {
 		var at int
 		b, at = open(b, 4)
-		for _, v := range m.About {
+		for _, v := range m.AuthorRoots {
 			b = appendVarint(b, uint64(v))
 		}
 		b = seal(b, at)

@@ -26,7 +26,7 @@ func sampleInit() *StepInit {
 			{},
 		},
 		Repositories: []KnownRepository{
-			{Address: "30617:ab:x", Level: SyncLevelState, Relays: []string{"wss://a", "wss://b"}, Roots: [][32]byte{key32(1), key32(2)}, Active: []uint32{5, 1 << 31}, Authors: [][32]byte{key32(3)}, Spoken: []uint32{6}}, {},
+			{Address: "30617:ab:x", Level: SyncLevelState, Relays: []string{"wss://a", "wss://b"}, Roots: [][32]byte{key32(1), key32(2)}, Active: []uint32{5, 1 << 31}, Authors: [][32]byte{key32(3)}, AuthorLatest: []uint32{6}}, {},
 		},
 	}
 }
@@ -46,7 +46,7 @@ var sampleInputs = []Input{
 	&HistoricDone{"wss://a", "h", MethodNegentropy, true, ClassForbidden, "x", 1, 2, 3, 1 << 40, 5, 6, 7, 8, 9},
 	&Notice{"wss://a", ClassRateLimited, "slow down"},
 	&TimerFired{"t", 7},
-	&RootActivity{Roots: [][32]byte{key32(1), key32(2)}, Latest: []uint32{7, 8}, Authors: [][32]byte{key32(3), key32(4)}, About: []uint32{1, 0}},
+	&RootActivity{Roots: [][32]byte{key32(1), key32(2)}, Latest: []uint32{7, 8}, Authors: [][32]byte{key32(3), key32(4)}, AuthorRoots: []uint32{1, 0}},
 	&Repeats{"wss://a", 8, 1 << 40},
 }
 
@@ -86,8 +86,8 @@ func read(v *StepView) Input {
 		for i := range a.NumRoots() {
 			m.Roots = append(m.Roots, a.Root(i))
 		}
-		for it := a.About(); it.Next(); {
-			m.About = append(m.About, it.About())
+		for it := a.AuthorRoots(); it.Next(); {
+			m.AuthorRoots = append(m.AuthorRoots, it.AuthorRoot())
 		}
 		for i := range a.NumAuthors() {
 			m.Authors = append(m.Authors, a.Author(i))
@@ -134,8 +134,8 @@ func readInit(v StepInitView) *StepInit {
 		for i := range r.NumAuthors() {
 			repo.Authors = append(repo.Authors, r.Author(i))
 		}
-		for it := r.Spoken(); it.Next(); {
-			repo.Spoken = append(repo.Spoken, it.Spoken())
+		for it := r.AuthorLatest(); it.Next(); {
+			repo.AuthorLatest = append(repo.AuthorLatest, it.AuthorLatest())
 		}
 		m.Repositories = append(m.Repositories, repo)
 	}

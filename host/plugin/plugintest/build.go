@@ -408,23 +408,34 @@ func talon() (string, error) {
 	return program, nil
 }
 
-// buildTalon builds a Talon, which the store keeps under a name, and makes a copy. The go tool links it
-// again when its inputs have changed. The linker sets further variables, as in "-X PATH.NAME=VALUE".
-func buildTalon(name, set, program string) error {
+// buildTalon builds a Talon, which the store keeps under a name, as a file. The linker sets further
+// variables, as in "-X PATH.NAME=VALUE".
+func buildTalon(name, set, file string) error {
+	return build(name, linked+wazeroVersion()+" "+set, "talon/cmd/talon", file)
+}
+
+// linked begins the flags of the linker: nobody debugs these programs, and wazero has the version that follows.
+const linked = "-s -w -X github.com/tetratelabs/wazero/internal/version.version="
+
+// Program builds a program of Talon's module as a file.
+func Program(path, file string) error {
+	return build(filepath.Base(path), "-s -w", path, file)
+}
+
+// build builds a program as a file. The store keeps it under a name: the go tool links it again when its
+// inputs have changed.
+func build(name, flags, path, file string) error {
 	kept := filepath.Join(store, name)
 	unlock, err := lock(kept)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if text, err := exec.Command("go", "build", "-ldflags", linked+wazeroVersion()+" "+set, "-o", kept, "talon/cmd/talon").CombinedOutput(); err != nil {
-		return fmt.Errorf("build talon: %w\n%s", err, text)
+	if text, err := exec.Command("go", "build", "-ldflags", flags, "-o", kept, path).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", path, err, text)
 	}
-	return linkFile(kept, program, 0o700)
+	return linkFile(kept, file, 0o700)
 }
-
-// linked begins the flags of the linker: nobody debugs these programs, and wazero has the version that follows.
-const linked = "-s -w -X github.com/tetratelabs/wazero/internal/version.version="
 
 // TalonWith returns a Talon in which the linker has set a variable, as in "PATH.NAME=VALUE".
 func TalonWith(t testing.TB, variable string) string {

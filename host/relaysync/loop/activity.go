@@ -108,7 +108,7 @@ func (s *Loop) tellActivity() {
 	})
 	for _, said := range slices.Compact(authors) {
 		if i, ok := slices.BinarySearchFunc(in.Roots, said.id, func(a [32]byte, b host.ID) int { return bytes.Compare(a[:], b[:]) }); ok {
-			in.Authors, in.About = append(in.Authors, said.author), append(in.About, uint32(i))
+			in.Authors, in.AuthorRoots = append(in.Authors, said.author), append(in.AuthorRoots, uint32(i))
 		}
 	}
 	s.step(in)
@@ -160,13 +160,13 @@ func (t *talk) note(e *host.Event) {
 	}
 }
 
-// spoken are authors with the date of their latest event, in unix seconds.
-type spoken map[host.PubKey]uint32
+// authorDates are authors with the date of their latest event, in unix seconds.
+type authorDates map[host.PubKey]uint32
 
 // add adds those who said something about a root event.
-func (s *spoken) add(authors map[host.PubKey]uint32) {
+func (s *authorDates) add(authors map[host.PubKey]uint32) {
 	if len(authors) > 0 && *s == nil {
-		*s = make(spoken)
+		*s = make(authorDates)
 	}
 	for author, at := range authors {
 		(*s)[author] = max((*s)[author], at)
@@ -174,7 +174,7 @@ func (s *spoken) add(authors map[host.PubKey]uint32) {
 }
 
 // latest returns those whose events are the latest, as many as a strategy gets of a repository.
-func (s spoken) latest() (authors [][32]byte, dates []uint32) {
+func (s authorDates) latest() (authors [][32]byte, dates []uint32) {
 	list := slices.SortedFunc(maps.Keys(s), func(a, b host.PubKey) int {
 		return cmp.Or(cmp.Compare(s[b], s[a]), bytes.Compare(a[:], b[:]))
 	})

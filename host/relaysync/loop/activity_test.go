@@ -28,9 +28,9 @@ func TestActivity(t *testing.T) {
 				id := a.Root(i)
 				list = append(list, fmt.Sprintf("%x %d", id[:1], dates.Latest()))
 			}
-			about := a.About()
-			for i := 0; about.Next(); i++ {
-				id, key := a.Root(int(about.About())), host.PubKey(a.Author(i))
+			roots := a.AuthorRoots()
+			for i := 0; roots.Next(); i++ {
+				id, key := a.Root(int(roots.AuthorRoot())), host.PubKey(a.Author(i))
 				list = append(list, fmt.Sprintf("%x by %s", id[:1], names[key]))
 			}
 			got = append(got, list)

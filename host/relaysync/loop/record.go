@@ -79,7 +79,7 @@ func (r *record) encode() []byte {
 		}
 		b = object(appendNumbers(b, []number{
 			{"at", l.At}, {"subscriptions", int64(l.Subscriptions)}, {"values", int64(l.Values)}, {"filters", int64(l.Filters)},
-			{"limit", int64(l.Limit)}, {"message", int64(l.Message)}, {"fit", int64(l.Fit)}, {"over", int64(l.Over)},
+			{"limit", int64(l.Limit)}, {"message", int64(l.Message)}, {"fit", int64(l.Fit)}, {"over", int64(l.Over)}, {"pace", int64(l.Pace)},
 		}), start)
 	}
 	return object(b, 0)
@@ -152,6 +152,7 @@ type RelayStatus struct {
 	NextAttempt int64
 
 	Capabilities   abi.Capabilities // what the relay says, or showed
+	Pace           uint32           // messages that it takes in a minute; 0: it has not complained
 	LastConnected  int64
 	DisconnectedAt int64
 
@@ -183,7 +184,7 @@ func (r *relay) status() RelayStatus {
 	st := RelayStatus{
 		URL: r.url, Conn: r.conn, Up: r.up, Bootstrap: r.bootstrap, Kept: r.kept(), Why: r.reason,
 		State: r.state, LastError: r.last.Reason, NextAttempt: r.retryAt,
-		Capabilities: r.caps, LastConnected: r.lastConnected, DisconnectedAt: r.disconnectedAt,
+		Capabilities: r.caps, Pace: r.learnt.Pace, LastConnected: r.lastConnected, DisconnectedAt: r.disconnectedAt,
 		Subscriptions: len(r.subs), Pending: r.pending(), CompleteSince: r.completeSince, Partial: r.partial, Received: r.received,
 	}
 	for _, sub := range r.subs {

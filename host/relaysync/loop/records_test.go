@@ -77,7 +77,7 @@ func inUse() int64 {
 // A record is written as encoding/json would write it.
 func TestRecordIsJSON(t *testing.T) {
 	for _, r := range []record{{}, {LastConnected: 5}, {DisconnectedAt: -3, Negentropy: 2}, {1, 2, 3, limitsSeen{}}, {1, 2, 3, limitsSeen{Version: "x", At: 4}}, {1, 2, 0, limitsSeen{disconnects: 1}},
-		{Learnt: limitsSeen{Version: "a<\"é\xff\u2028", At: 4, Subscriptions: 5, Values: 6, Filters: 7, Limit: 8, Message: 9, Fit: 10, Over: 11}}} {
+		{Learnt: limitsSeen{Version: "a<\"é\xff\u2028", At: 4, Subscriptions: 5, Values: 6, Filters: 7, Limit: 8, Message: 9, Fit: 10, Over: 11, Pace: 12}}} {
 		if want, err := json.Marshal(r); err != nil || string(r.encode()) != string(want) {
 			t.Errorf("%+v: %s, want %s (%v)", r, r.encode(), want, err)
 		}

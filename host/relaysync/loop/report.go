@@ -65,6 +65,7 @@ func (s *Loop) Report(now int64, relay string, conn ConnID, report session.Repor
 		s.progress(r)
 	case *session.Learnt:
 		s.learnt(r, in.Capabilities)
+		s.paced(r, in.Pace)
 	}
 }
 
@@ -232,6 +233,7 @@ type limitsSeen struct {
 	Message       uint32 `json:"message,omitempty"`
 	Fit           int    `json:"fit,omitempty"`  // bytes of the longest message that it answered
 	Over          int    `json:"over,omitempty"` // of the shortest upon which it hung up
+	Pace          uint32 `json:"pace,omitempty"` // messages that it takes in a minute
 	disconnects   int    // connections in a row that ended so
 }
 
@@ -250,6 +252,14 @@ func (d *Dial) Merge(said abi.Capabilities, version string) abi.Capabilities {
 		d.learnt.merge(&said)
 	}
 	return said
+}
+
+// Pace returns how many messages the relay takes in a minute, as it showed before. 0: it has not complained.
+func (d *Dial) Pace(o *Opened) uint32 {
+	if o.Informed && o.Version != d.learnt.Version {
+		return 0
+	}
+	return d.learnt.Pace
 }
 
 func (l *limitsSeen) merge(caps *abi.Capabilities) {
@@ -300,6 +310,24 @@ func (s *Loop) learnt(r *relay, caps abi.Capabilities) {
 		s.log(level, message, "relay", r.url, o.unit, o.is)
 	}
 	r.caps = caps
+	s.changed[r.url] = true
+}
+
+// paced takes the pace that the session of a relay has learnt.
+func (s *Loop) paced(r *relay, pace uint32) {
+	l := &r.learnt
+	switch {
+	case pace == l.Pace:
+		return
+	case pace == 0:
+		s.log(session.Info, "a relay is asked at the usual pace again", "relay", r.url)
+	case l.Pace != 0 && pace > l.Pace:
+		s.log(session.Debug, "a relay is asked faster again", "relay", r.url, "messages_per_minute", pace)
+	default:
+		l.At = s.clock
+		s.log(session.Info, "a relay is asked more slowly", "relay", r.url, "messages_per_minute", pace)
+	}
+	l.Pace = pace
 	s.changed[r.url] = true
 }
 

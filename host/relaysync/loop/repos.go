@@ -38,9 +38,9 @@ const (
 
 // rootsOf are root events of a repository, with the latest activity about each in unix seconds.
 type rootsOf struct {
-	ids    [][32]byte
-	active []uint32
-	spoken spoken // those who said something about them
+	ids     [][32]byte
+	active  []uint32
+	authors authorDates // those who said something about them
 }
 
 // readRepositories reads which repositories are ours, and returns their root events. After
@@ -92,7 +92,7 @@ func (s *Loop) readRepositories() (_ map[string]*rootsOf, err error) {
 				roots[address] = r
 			}
 			r.ids, r.active = append(r.ids, e.ID), append(r.active, max(seconds(e.CreatedAt), talked.latest[e.ID]))
-			r.spoken.add(talked.authors[e.ID])
+			r.authors.add(talked.authors[e.ID])
 		}
 	}
 	if held, err = s.deps.Facts.HeldBy(host.Filter{Kinds: rootKinds, Limit: -1}); err != nil {
@@ -230,7 +230,7 @@ func (s *Loop) encode(roots map[string]*rootsOf) (parts [][]byte) {
 				cost += len(u) + 4
 			}
 			if first {
-				known.Authors, known.Spoken = rest.spoken.latest()
+				known.Authors, known.AuthorLatest = rest.authors.latest()
 				cost += rootBytes * len(known.Authors)
 			}
 			n := min(len(rest.ids), max(1, (partBytes-cost)/rootBytes))
@@ -542,8 +542,8 @@ func (s *Loop) readAgain(report func(was, now *repo) bool) {
 			at := int64(roots[name].active[i])
 			s.step(&abi.LocalEvent{ID: id, Kind: grasp.KindIssue, CreatedAt: at, Repositories: []string{name}, Origin: abi.OriginClient})
 		}
-		if authors, dates := roots[name].spoken.latest(); len(authors) > 0 {
-			s.step(&abi.RootActivity{Roots: roots[name].ids[:1], Latest: dates[:1], Authors: authors, About: make([]uint32, len(authors))})
+		if authors, dates := roots[name].authors.latest(); len(authors) > 0 {
+			s.step(&abi.RootActivity{Roots: roots[name].ids[:1], Latest: dates[:1], Authors: authors, AuthorRoots: make([]uint32, len(authors))})
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (s *Session) fetchDelayed() {
 		if l.queue = l.queue[1:]; !r.closed {
 			l.running = &delayedFetch{live: r, filters: s.missedFilters(r.again, r.delayed)}
 			r.delayed, r.again = 0, nil
-			s.pace.tokens--
+			s.pace.begin()
 			l.running.ask(s)
 		}
 		s.reportDelayed()

@@ -223,6 +223,9 @@ func (s *Session) closed(id, reason string) {
 
 // limited notes that we ask too much.
 func (s *Session) limited(reason string) {
+	if s.pace.slowDown(s.now, s.limits) {
+		s.learnt()
+	}
 	// Until the loop has asked what is right, nothing more is asked.
 	s.pace.coolDown(s.now + 1000)
 	s.notify(&Limited{Quote(reason)})

@@ -97,7 +97,7 @@ func TestMissedRefused(t *testing.T) {
 	g.pass(2000)
 	g.want("messages after it", g.take(), `"REQ" "s4"`)
 	g.say(`["EOSE","s4"]`)
-	g.want("reports", g.reports(), "limited", "eose a events=0 new=0")
+	g.want("reports", g.reports(), "learnt neg=0 subs=0 message=0 pace=38", "limited", "eose a events=0 new=0")
 
 	g = missing(t)
 	for i := range maxMissedTries {

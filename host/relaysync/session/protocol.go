@@ -197,8 +197,11 @@ type Refused struct {
 // Limited reports that the relay complains about too many requests.
 type Limited struct{ Reason string }
 
-// Learnt reports capabilities that the relay showed.
-type Learnt struct{ Capabilities abi.Capabilities }
+// Learnt reports what the relay showed of itself.
+type Learnt struct {
+	Capabilities abi.Capabilities
+	Pace         uint32 // messages that it takes in a minute; 0: it has not complained
+}
 
 // Delayed reports how many subscriptions may have missed events while they waited for room. The session
 // fetches these events when it has nothing else to fetch.

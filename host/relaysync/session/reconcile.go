@@ -328,6 +328,9 @@ func (p *push) more(s *Session, n *reconciliation) {
 		}
 		return
 	}
+	if s.cools(n.fetch) {
+		return
+	}
 	p.sent += count
 	p.reading = s.ticket()
 	s.reads[p.reading] = p

@@ -212,6 +212,7 @@ func (r *request) timeOut(s *Session) {
 	case s.auth.waits(r.id) || r.stored || r.sent == 0:
 	case r.live:
 		s.probe(r)
+	case r.lost != 0 && r.filters != nil && r.refusals < maxRefusals: // it is sent again after the rest
 	case s.now-r.heard > l.AnswerTime:
 		s.fail(r, abi.ClassError, "no answer in time")
 	case s.now-r.sent > l.PageTime:

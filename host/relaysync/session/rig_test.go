@@ -206,7 +206,11 @@ func (g *rig) reports() (list []string) {
 			list = append(list, "limited")
 		case *Learnt:
 			c := r.Capabilities
-			list = append(list, fmt.Sprintf("learnt neg=%d subs=%d message=%d", c.Negentropy, c.MaxSubscriptions, c.MaxMessage))
+			text := fmt.Sprintf("learnt neg=%d subs=%d message=%d", c.Negentropy, c.MaxSubscriptions, c.MaxMessage)
+			if r.Pace > 0 {
+				text += fmt.Sprintf(" pace=%d", r.Pace)
+			}
+			list = append(list, text)
 		case *Delayed:
 			list = append(list, fmt.Sprintf("delayed %d", r.Subscriptions))
 		case *Refused:

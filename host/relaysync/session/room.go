@@ -61,13 +61,29 @@ func (s *Session) fillSlots() {
 	if s.now < s.pace.cooldownUntil {
 		return
 	}
+	if s.pace.learnt > 0 {
+		// Live requests go first: what is stored can come later.
+		slices.SortStableFunc(o.waiting, func(a, b *request) int {
+			switch {
+			case a.live == b.live:
+				return 0
+			case a.live:
+				return -1
+			}
+			return 1
+		})
+	}
 	for i := 0; i < len(o.waiting) && !s.clogged(); {
 		r := o.waiting[i]
+		if s.pace.waits() {
+			s.pace.held = s.now
+			return
+		}
 		if !o.has(r, int(s.caps.MaxSubscriptions), int(s.caps.MaxValues)) {
 			if r.lasting && s.cutHandovers() {
 				continue
 			}
-			s.checkNoLater(r.asked + s.nextSlotCheck(r))
+			s.checkNoLater(s.roomBy(r))
 			i++
 			continue
 		}
@@ -107,10 +123,16 @@ func (s *Session) nextSlotCheck(r *request) int64 {
 	return s.limits.PageTime
 }
 
+// roomBy returns when a request that waits for room fails. While the relay rests, and while the session waits
+// for the relay's pace, its room is not known.
+func (s *Session) roomBy(r *request) int64 {
+	return max(r.asked, s.pace.cooldownUntil, s.pace.held) + s.nextSlotCheck(r)
+}
+
 // giveUpSlot ends requests that have waited too long.
 func (s *Session) giveUpSlot() {
 	for _, r := range slices.Clone(s.slots.waiting) {
-		if by := r.asked + s.nextSlotCheck(r); s.now < by {
+		if by := s.roomBy(r); s.now < by {
 			s.checkNoLater(by)
 		} else if !r.closed {
 			s.fail(r, abi.ClassLimit, "the relay has no room for more subscriptions")
@@ -240,120 +262,6 @@ const (
 	maxRestartShift = 11
 )
 
-// pace is how hard the relay is pressed.
-type pace struct {
-	tokens        float64  // requests that may begin
-	cooldownUntil int64    // nothing new is asked before
-	deferred      []*fetch // that wanted to ask for more during a cooldown
-	opening       []turn   // wait to be opened, or to be closed after those before them
-	waiting       []*fetch // wait for their turn
-	running       int      // fetches
-}
-
-// turn is a subscription that waits to be opened, or a request that waits to be closed.
-type turn struct {
-	open  *subscription
-	close *request
-}
-
-// coolDown asks nothing more before a time.
-func (p *pace) coolDown(until int64) { p.cooldownUntil = max(p.cooldownUntil, until) }
-
-func (p *pace) refill(seconds float64, l *Limits) {
-	p.tokens = min(float64(l.Burst), p.tokens+float64(seconds*l.Requests))
-}
-
-// cools reports whether the relay rests now. If it does, cools defers the fetch.
-func (s *Session) cools(h *fetch) bool {
-	if s.now >= s.pace.cooldownUntil {
-		return false
-	}
-	s.pace.deferred = append(s.pace.deferred, h)
-	return true
-}
-
-// startFetches opens waiting subscriptions and fetches, no faster than the pace allows.
-func (s *Session) startFetches() {
-	p := &s.pace
-	if s.ended || s.now < p.cooldownUntil {
-		return
-	}
-	s.closeAgain()
-	s.endHandovers()
-	s.fillSlots()
-	deferred := p.deferred
-	p.deferred = nil
-	for _, h := range deferred {
-		if !h.gone {
-			h.proceed(s)
-		}
-	}
-	for len(p.opening) > 0 {
-		next := p.opening[0]
-		opens := next.open != nil && !next.open.gone
-		if opens && (p.tokens < 1 || s.clogged()) {
-			break
-		}
-		p.opening[0] = turn{}
-		p.opening = p.opening[1:]
-		switch {
-		case opens:
-			p.tokens--
-			next.open.open(s)
-		case next.close != nil && !next.close.closed:
-			s.handOver(next.close)
-			s.fillSlots() // with one that waits for its place
-		}
-	}
-	for len(p.waiting) > 0 && p.tokens >= 1 && p.running < s.limits.Fetches && !s.clogged() {
-		h := p.waiting[0]
-		p.waiting[0] = nil
-		if p.waiting = p.waiting[1:]; h.gone {
-			continue
-		}
-		p.tokens--
-		p.running++
-		h.start(s)
-	}
-	s.fetchDelayed()
-	if len(p.opening) == 0 {
-		p.opening = nil
-	}
-	if len(p.waiting) == 0 {
-		p.waiting = nil
-	}
-}
-
-// nextStart returns when startFetches can do more.
-func (s *Session) nextStart() int64 {
-	p := &s.pace
-	switch {
-	case s.ended || len(s.leaving)+len(p.opening)+len(p.waiting)+len(p.deferred)+len(s.slots.waiting)+len(s.draining.lost)+len(s.delayed.queue) == 0:
-		return never
-	case s.now < p.cooldownUntil:
-		return p.cooldownUntil
-	case s.clogged():
-		return s.now + cloggedTime
-	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && p.running < s.limits.Fetches, len(s.delayed.queue) > 0 && p.tokens < 1:
-		return min(s.nextHandover(), s.now+max(1, int64((1-p.tokens)/s.limits.Requests*1000)+1))
-	}
-	return s.nextHandover() // or when something ends
-}
-
-// cloggedTime is how soon a session looks whether the relay has taken what it was sent.
-const cloggedTime = 50
-
-// prune removes entries that the strategy has cancelled. While the relay rests, a strategy
-// may order and cancel without end.
-func (p *pace) prune(l *Limits) {
-	if len(p.opening) >= 2*l.Subscriptions {
-		p.opening = slices.DeleteFunc(p.opening, func(t turn) bool { return t.open != nil && t.open.gone })
-	}
-	if len(p.waiting) >= l.Waiting {
-		p.waiting = slices.DeleteFunc(p.waiting, func(h *fetch) bool { return h.gone })
-	}
-}
-
 // size is what is known of the longest message that the relay takes.
 type size struct {
 	fit  int // bytes of the longest that was answered
@@ -458,4 +366,4 @@ func (s *Session) tooWide(r *request, class uint32) uint32 {
 }
 
 // learnt tells what the relay showed of itself.
-func (s *Session) learnt() { s.notify(&Learnt{s.caps}) }
+func (s *Session) learnt() { s.notify(&Learnt{s.caps, s.pace.perMinute()}) }

@@ -58,8 +58,9 @@ type Config struct {
 	Known        *known.Set
 	Holdings     *holdings.Set // what the relay is believed to hold; nil: that is not kept
 	Hash         match.Hash
-	Debug        bool // lines of that level are wanted
-	Restarts     int  // of sessions before it, which learnt less and less
+	Debug        bool   // lines of that level are wanted
+	Pace         uint32 // messages a minute that sessions before it learnt; 0: the relay has not complained
+	Restarts     int    // of sessions before it, which learnt less and less
 
 	// Verify checks id and signature of events that were refused.
 	Verify func(*host.Event) error
@@ -157,7 +158,8 @@ func New(cfg Config, now int64) *Session {
 		refilled: now,
 	}
 	s.limits = &s.cfg.Limits
-	s.pace = pace{tokens: float64(s.limits.Burst)}
+	s.pace = pace{tokens: float64(s.limits.Burst), learnt: float64(cfg.Pace) / 60, changed: now}
+	s.pace.refill(0, s.limits)
 	s.notices = float64(s.limits.Notices)
 	s.checkAt = now + s.limits.PingAfter
 	return s
@@ -251,6 +253,9 @@ func (s *Session) refill() {
 	passed := float64(s.now-s.refilled) / 1000
 	s.refilled = s.now
 	s.pace.refill(passed, s.limits)
+	if s.pace.grow(s.now, s.limits) {
+		s.learnt()
+	}
 	s.violations = max(0, s.violations-passed)
 	s.notices = min(float64(s.limits.Notices), s.notices+passed*float64(s.limits.Notices)/60)
 }
@@ -263,6 +268,7 @@ func (s *Session) perform(e Effect) { s.effects = append(s.effects, e) }
 
 func (s *Session) send(text []byte) {
 	s.unnoticed++
+	s.pace.message(s.now)
 	s.unsent += len(text)
 	s.perform(Send{text})
 }

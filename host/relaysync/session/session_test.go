@@ -855,7 +855,7 @@ func TestLostMessage(t *testing.T) {
 	}
 	g.event("s3", notes(1)[0])
 	g.say(`["EOSE","s3"]`)
-	g.want("reports", g.reports(), "limited", "notice", "eose l events=0 new=0")
+	g.want("reports", g.reports(), "learnt neg=0 subs=0 message=0 pace=150", "limited", "notice", "eose l events=0 new=0")
 	if g.want("it is closed", g.take(), `"CLOSE" "s3"`); len(g.stored) != 1 {
 		t.Error("what was missed is not here")
 	}

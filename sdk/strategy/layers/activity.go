@@ -95,7 +95,7 @@ func (d *Driver) active(a abi.RootActivityView) {
 		}
 	}
 	if d.set.Authors {
-		d.spoken(a)
+		d.authorsActive(a)
 	}
 	if roots.Empty() {
 		return
@@ -105,31 +105,31 @@ func (d *Driver) active(a abi.RootActivityView) {
 	}
 }
 
-// spoken takes the authors of new events about root events.
-func (d *Driver) spoken(a abi.RootActivityView) {
-	about, dates := a.About(), a.Latest()
+// authorsActive takes the authors of new events about root events.
+func (d *Driver) authorsActive(a abi.RootActivityView) {
+	roots, dates := a.AuthorRoots(), a.Latest()
 	d.Index.search = maxSearched
 	var latest []uint32
 	for dates.Next() {
 		latest = append(latest, dates.Latest())
 	}
 	for i := range a.NumAuthors() {
-		if !about.Next() {
+		if !roots.Next() {
 			break
 		}
-		root := int(about.About())
+		root := int(roots.AuthorRoot())
 		if root >= a.NumRoots() || root >= len(latest) {
 			continue
 		}
 		id, key := a.Root(root), a.Author(i)
 		d.Index.saidAbout(&id, &key, min(int64(latest[root]), d.budget.now/1000))
 	}
-	for relay := range d.Index.spoken.All() {
+	for relay := range d.Index.moreAuthors.All() {
 		if p := d.peer(relay); p != nil && p.byAuthors {
 			d.Index.Touched.Add(relay)
 		}
 	}
-	d.Index.spoken = Set{}
+	d.Index.moreAuthors = Set{}
 	d.moreWanted(false)
 }
 

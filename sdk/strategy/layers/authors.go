@@ -45,7 +45,7 @@ func (x *Index) AddAuthor(repo uint32, key *[32]byte, at int64) {
 		return
 	}
 	for _, relay := range r.relays {
-		x.spoken.Add(relay)
+		x.moreAuthors.Add(relay)
 	}
 }
 

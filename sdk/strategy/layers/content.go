@@ -66,6 +66,7 @@ var (
 	announcementKinds = []uint32{30617, 30618}
 	secondLevelKinds  = []uint32{5, 7}
 	commentKinds      = []string{"1111", "1617", "1618", "1619", "1621", "1622", "1630", "1631", "1632", "1633", "30617", "30618"}
+	answerKinds       = []string{"1", "5", "7", "1111", "1619", "1622", "1630", "1631", "1632", "1633"}
 	repoTags          = [3]string{"a", "A", "q"}
 	rootTags          = [3]string{"e", "E", "q"}
 )
@@ -118,6 +119,7 @@ const rootBytes = 68
 type writer struct {
 	secondLevel SecondLevel // of layer 1
 	live        bool        // the filters are for a live subscription
+	nested      bool        // of what tags a root event by E, only answers to something else are asked for
 	filters     []strategy.Filter
 	tags        []strategy.TagFilter
 	values      []string
@@ -128,7 +130,7 @@ type writer struct {
 }
 
 func (w *writer) reset(l SecondLevel, live bool) {
-	w.secondLevel, w.live = l, live
+	w.secondLevel, w.live, w.nested = l, live, false
 	// A filter points into tags and values. If these grow, older filters keep the old memory.
 	w.filters, w.tags, w.values, w.authors = w.filters[:0], w.tags[:0], w.values[:0], w.authors[:0]
 	w.hexes.Reset()
@@ -199,7 +201,12 @@ func (w *writer) add(x *Index, c Content, which parts, since int64, until [3]int
 		}
 		at := len(w.tags)
 		w.tags = append(w.tags, strategy.TagFilter{Name: name, Values: values})
-		w.filters = append(w.filters, strategy.Filter{Tags: w.tags[at : at+1 : at+1], Since: since, Until: until[i]})
+		if w.nested && name == "E" {
+			w.tags = append(w.tags, strategy.TagFilter{Name: "k", Values: answerKinds})
+			w.count += len(answerKinds)
+			w.size += 60
+		}
+		w.filters = append(w.filters, strategy.Filter{Tags: w.tags[at:len(w.tags):len(w.tags)], Since: since, Until: until[i]})
 		w.count += len(values)
 		w.size += size + 40
 	}

@@ -369,18 +369,18 @@ func (d *Driver) learn(world strategy.World) bool {
 			d.Index.Touch(&id, min(int64(dates.Active()), d.budget.now/1000))
 		}
 		if repo, ok := d.Index.Repo(r.Address); ok && d.set.Authors {
-			spoken := r.Spoken()
+			latest := r.AuthorLatest()
 			for i := range r.NumAuthors() {
-				spoken.Next()
+				latest.Next()
 				key := r.Author(i)
-				d.Index.AddAuthor(repo, &key, min(int64(spoken.Spoken()), d.budget.now/1000))
+				d.Index.AddAuthor(repo, &key, min(int64(latest.AuthorLatest()), d.budget.now/1000))
 			}
 		}
 	}
 	if !world.Complete() {
 		return false
 	}
-	d.Index.spoken = Set{} // each relay gets a plan
+	d.Index.moreAuthors = Set{} // each relay gets a plan
 	for p := range d.Peers {
 		if p.connected {
 			p.taken = true

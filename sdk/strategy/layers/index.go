@@ -30,12 +30,12 @@ type Index struct {
 	byURL      map[string]uint32
 	freeRelays []uint32
 
-	roots   roots
-	owner   []uint32 // of each root number: a repository that has it, or had it
-	authors roots    // keys of those who said something about root events
-	spoken  Set      // relays from which more authors are wanted than before
-	search  int      // repositories that may still be searched: see saidAbout
-	mark    []uint64 // a bit for each root or author; all are zero between calls
+	roots       roots
+	owner       []uint32 // of each root number: a repository that has it, or had it
+	authors     roots    // keys of those who said something about root events
+	moreAuthors Set      // relays from which more authors are wanted than before
+	search      int      // repositories that may still be searched: see saidAbout
+	mark        []uint64 // a bit for each root or author; all are zero between calls
 
 	// Touched holds the relays from which more is wanted than before. The planner reads it and sets
 	// it to the empty set.

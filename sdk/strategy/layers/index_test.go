@@ -77,8 +77,8 @@ func TestIndexAgainstMaps(t *testing.T) {
 			id, key := [32]byte{31: byte(random.IntN(100))}, [32]byte{30: byte(random.IntN(100))}
 			x.search = maxSearched
 			x.saidAbout(&id, &key, int64(step))
-			x.Touched.AddSet(x.spoken)
-			x.spoken = Set{}
+			x.Touched.AddSet(x.moreAuthors)
+			x.moreAuthors = Set{}
 			for _, r := range model {
 				if r.roots[id] {
 					r.authors[key] = true

@@ -17,6 +17,10 @@ import (
 // filter. There the filter for q comes first. It has few events at other relays. If the host
 // reports events that only another letter explains, that answer was the one to all filters.
 
+// At the others a comment on a root event comes by e and by E. An answer to that comment has another event
+// in e. By NIP-22 it has the kind of that event in k. So the first fetch of a root event's answers asks by E
+// only for what has such a k. An event with E alone and without k waits for the next fetch of everything, or for
+// the daily sync.
 //
 // A comparison lists the ids that Talon lacks, and a comment would be in the lists of e and E.
 // With [Settings.Apart] the one by E comes first. Then the events that it found are here.
@@ -26,6 +30,11 @@ const (
 	upperPart parts = 1 << 1 // E
 	quotePart parts = 1 << 2 // q
 )
+
+// nested reports whether a fetch of pages asks by E only for what answers something else than a root event.
+func (b *batch) nested(method uint32) bool {
+	return method == strategy.MethodREQ && b.fetch.Purpose == strategy.PurposeStartup && b.fetch.Track && b.fetch.Since == 0
+}
 
 // first returns the part to be fetched before the others, 0 if there is none.
 func (p *Peer) first(b *batch, method uint32) parts {

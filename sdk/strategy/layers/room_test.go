@@ -88,7 +88,7 @@ func (w *roomWorld) run(r *rand.Rand) {
 	}
 	for range r.IntN(40) {
 		key := w.id()
-		repo.Authors, repo.Spoken = append(repo.Authors, key), append(repo.Spoken, uint32(w.h.Now/1000-r.Int64N(1_000_000)))
+		repo.Authors, repo.AuthorLatest = append(repo.Authors, key), append(repo.AuthorLatest, uint32(w.h.Now/1000-r.Int64N(1_000_000)))
 		w.want(w.authors, strategy.Hex(key[:]), "5")
 	}
 	w.want(w.repos, repo.Address, "a A q")
@@ -126,7 +126,7 @@ func (w *roomWorld) run(r *rand.Rand) {
 				if r.IntN(2) == 0 {
 					key = rootID(1 + r.Uint64N(w.next)) // who is known already, or the id of a root event
 				}
-				a.Authors, a.About = append(a.Authors, key), append(a.About, 0)
+				a.Authors, a.AuthorRoots = append(a.Authors, key), append(a.AuthorRoots, 0)
 				if hex := strategy.Hex(key[:]); w.roots[strategy.Hex(id[:])] && !w.authors[hex] {
 					w.want(w.authors, hex, "5")
 				}

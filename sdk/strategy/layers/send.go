@@ -284,17 +284,18 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 	}
 	w := &p.driver.writer
 	w.reset(p.SecondLevel, false)
-	w.add(&p.driver.Index, b.content, which, since, b.until)
 	if method == strategy.MethodREQ && p.joins(b, which) {
+		w.add(&p.driver.Index, b.content, which, since, b.until)
 		return p.askJointly(t, b, which)
 	}
+	nested := b.nested(method)
 	if first := p.first(b, method); first != 0 {
 		if which &= first; which == 0 {
 			return true
 		}
-		w.reset(p.SecondLevel, false)
-		w.add(&p.driver.Index, b.content, which, since, b.until)
 	}
+	w.nested = nested
+	w.add(&p.driver.Index, b.content, which, since, b.until)
 	filters := w.filters
 	for i := range filters {
 		filters[i].Limit = b.fetch.Limit

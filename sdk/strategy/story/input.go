@@ -66,7 +66,7 @@ func (s *play) input(line string) {
 			"by": func() {
 				for _, key := range w.list() {
 					for i := range a.Roots {
-						a.Authors, a.About = append(a.Authors, w.id(key)), append(a.About, uint32(i))
+						a.Authors, a.AuthorRoots = append(a.Authors, w.id(key)), append(a.AuthorRoots, uint32(i))
 					}
 				}
 			},
@@ -285,7 +285,7 @@ func (w *words) repos() []abi.KnownRepository {
 		"authors": func() {
 			for _, key := range w.list() {
 				for i := range list {
-					list[i].Authors, list[i].Spoken = append(list[i].Authors, w.id(key)), append(list[i].Spoken, uint32(Start/1000))
+					list[i].Authors, list[i].AuthorLatest = append(list[i].Authors, w.id(key)), append(list[i].AuthorLatest, uint32(Start/1000))
 				}
 			}
 		},

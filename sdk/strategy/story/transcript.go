@@ -99,8 +99,8 @@ func (t *transcript) write(v *abi.StepView) {
 				words = append(words, t.when("at", int64(dates.Latest())*1000)...)
 			}
 			var by []string
-			for k, about := 0, a.About(); k < a.NumAuthors() && about.Next(); k++ {
-				if key := a.Author(k); int(about.About()) == i {
+			for k, roots := 0, a.AuthorRoots(); k < a.NumAuthors() && roots.Next(); k++ {
+				if key := a.Author(k); int(roots.AuthorRoot()) == i {
 					by = append(by, t.author(key[:]))
 				}
 			}

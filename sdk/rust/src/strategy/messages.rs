@@ -211,8 +211,9 @@ impl<'a> Repository<'a> {
         wire::data(self.raw, 6).chunks_exact(32).map(view)
     }
 
-    /// Of each of these authors, in unix seconds, the latest of these events.
-    pub fn spoken(&self) -> impl Iterator<Item = u32> + 'a {
+    /// For each of these authors, in unix seconds, created_at of the latest of these
+    /// events.
+    pub fn author_latest(&self) -> impl Iterator<Item = u32> + 'a {
         wire::numbers(self.raw, 7).map(wire::uint)
     }
 }
@@ -442,7 +443,7 @@ impl<'a> RootActivity<'a> {
 
     /// For each of these authors, the index in roots of one that an event of this author
     /// tags; an author may be in the list several times.
-    pub fn about(&self) -> impl Iterator<Item = u32> + 'a {
+    pub fn author_roots(&self) -> impl Iterator<Item = u32> + 'a {
         wire::numbers(self.raw, 4).map(wire::uint)
     }
 }
