@@ -194,9 +194,11 @@ var matrixStrategies = []string{"layered-v1", "layered-v2", "layered-v4", "layer
 
 // TestMatrix combines each strategy, each kind of relay, and each fault. Talon must have exactly
 // the expected events, within the time of a visit, in virtual time. Old dates are tried with each
-// relay, because the requests of a strategy depend on the relay. make test has mirror with old dates
-// at each relay, with each fault at one, and layered-v5 with each fault at one relay and in a plain
-// world with relays of three kinds. TALON_TEST_DEVNET=1 runs all of it.
+// relay, because the requests of a strategy depend on the relay. make test has
+//   - mirror with old dates at each relay,
+//   - both strategies with each fault at one relay, and in a plain world with relays of a few kinds.
+//
+// TALON_TEST_DEVNET=1 runs all of it.
 func TestMatrix(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")

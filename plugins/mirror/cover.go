@@ -100,6 +100,7 @@ func (s *mirror) choose(repo uint32) {
 		if r := s.at(n); !slices.Contains(chosen, n) && r.live.Has(repo) {
 			r.live.Remove(layers.SetOf(repo))
 			s.change(r)
+			s.deafen(r)
 		}
 	}
 	for _, n := range chosen {
@@ -114,6 +115,16 @@ func (s *mirror) choose(repo uint32) {
 	pl.live, pl.again = slices.Clip(chosen), false
 	if pl.relays == nil {
 		*pl = place{}
+	}
+}
+
+// deafen lets the next comparison with a spared relay come soon, because it is listened to for less.
+func (s *mirror) deafen(r *relay) {
+	if shortest, _ := s.visits(r.cost); r.liveOnly && r.up && r.interval > shortest {
+		r.interval = shortest
+		if r.state == idle {
+			s.After(r.peer, layers.Delay, max(r.next()-s.Now(), strategy.Second))
+		}
 	}
 }
 
@@ -149,7 +160,7 @@ func (s *mirror) credit(in strategy.Input) {
 	if e.CreatedAt < in.Now()/1000-newsAge {
 		return
 	}
-	if first.compared > 0 && first.compared >= first.metAt && e.CreatedAt >= in.Now()/1000-liveAge {
+	if e.Kind != 30617 && e.Kind != 30618 && first.compared > 0 && first.compared >= first.metAt && e.CreatedAt >= in.Now()/1000-liveAge {
 		first.alone.first++
 	}
 	for it := e.Repositories(); it.Next(); {

@@ -208,7 +208,7 @@ func (s *mirror) Turn() bool {
 		}
 	}
 	for _, r := range slices.Clone(s.running) {
-		if r.peer.Quiet() || r.failed {
+		if r.ready() {
 			s.next(r)
 		}
 	}
@@ -230,13 +230,17 @@ func (s *mirror) Turn() bool {
 		}
 	}
 	// One of which nothing had to be asked is done already.
-	return !slices.ContainsFunc(s.running, func(r *relay) bool { return r.peer.Quiet() || r.failed })
+	return !slices.ContainsFunc(s.running, (*relay).ready)
 }
+
+// ready reports whether nothing of a turn is under way now.
+func (r *relay) ready() bool { return r.peer.Quiet() || r.failed || r.peer.Rests() }
 
 // begin gives a relay its turn.
 func (s *mirror) begin(r *relay) {
 	p := r.peer
-	r.state, r.before, r.asked, r.silent, r.turnAt = running, r.answers, false, false, s.Now()
+	// If something is on its way, others may wait for the end of this turn.
+	r.state, r.before, r.asked, r.silent, r.turnAt = running, r.answers, !p.Pending().Empty(), false, s.Now()
 	s.running = append(s.running, r)
 	s.After(p, layers.Deadline, patience)
 	s.listen(r)
@@ -371,6 +375,10 @@ func (s *mirror) next(r *relay) {
 	s.leave(r)
 	if r.asked {
 		s.ended++
+	}
+	if !p.Quiet() {
+		s.After(p, layers.Delay, stall) // the rest is asked for again by then, and the next turn takes its end
+		return
 	}
 	if !p.Later.Empty() {
 		r.waits = s.ended // others are being asked for it
