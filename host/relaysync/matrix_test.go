@@ -94,6 +94,9 @@ var matrixScenarios = []struct {
 		if wrong := w.within(visit); wrong != "" {
 			return wrong
 		}
+		// Everything is here, but a relay may still be asked for its copies: that would bring events with
+		// old dates, too.
+		time.Sleep(15 * time.Minute)
 		// With old dates, while the relays are up, and while one of them is away.
 		w.say(matrixSaid().fresh[0])
 		if wrong := w.withinDay(w.lateLive); wrong != "" {

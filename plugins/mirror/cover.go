@@ -287,6 +287,11 @@ func (s *mirror) listen(r *relay) {
 		p.Open(layers.Announcements, live)
 		p.Open(layers.Of(want), live)
 	default:
+		if first := s.firstAsked(r, more); !first.Empty() {
+			p.Open(layers.Of(first), layers.Opening{Track: true, Purpose: strategy.PurposeStartup})
+			more.RemoveItems(first)
+			r.asked = true
+		}
 		p.Open(layers.Of(more), live)
 	}
 	if r.paged() && r.metAt > r.compared {
@@ -295,6 +300,25 @@ func (s *mirror) listen(r *relay) {
 	if !missed.Empty() && r.compared > 0 {
 		p.Fetch(layers.Of(missed), layers.Fetching{Since: s.since(r.here(), s.overlapShort), Purpose: strategy.PurposeStartup})
 	}
+}
+
+// firstAsked returns the items of a relay without NIP-77 that one REQ brings the past of, and then what is new.
+// A fetch would send their values once more. The relay has its turn, and no other is asked for these items now.
+func (s *mirror) firstAsked(r *relay, more layers.Items) (first layers.Items) {
+	p := r.peer
+	if r.state != running || !r.paged() || !p.AnswersOnce() || r.compared > 0 && r.metAt > r.compared {
+		return first
+	}
+	first = layers.Plan(more, p.Pending(), p.Confirmed)
+	for _, other := range s.running {
+		if other != r {
+			first.RemoveItems(other.peer.Pending())
+		}
+	}
+	if p.Crowded(first, s.max, false) {
+		return layers.Items{}
+	}
+	return first
 }
 
 // spare is how many items a relay may be listened to for in vain.
