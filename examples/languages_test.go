@@ -301,15 +301,11 @@ func TestMemoryIsBounded(t *testing.T) {
 				t.Fatalf("%d bytes of content: %v", size, err)
 			}
 		}
-		for size := 15 << 10; size < 600<<10; size += 257 {
+		for size := 15 << 10; size < 600<<10; size += testkit.Sized(2571, 257) {
 			ask(1, size)
 		}
 		before := m.MemoryUsed()
-		rounds := 20_000
-		if os.Getenv("TALON_TEST_SCALE") != "" {
-			rounds = 60_000
-		}
-		for i := range rounds {
+		for i := range testkit.Sized(6000, 60_000) {
 			ask(i%3, 1000) // two spend their tokens, the third is not on the list
 		}
 		if after := m.MemoryUsed(); after > before {

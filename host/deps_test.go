@@ -40,6 +40,7 @@ var allowed = map[string]string{
 	"internal/abigen":           "internal/abigen/schema",
 	"internal/bundler":          "host/bundle host/plugin/guest internal/durable",
 	"internal/modproxy":         "",
+	"internal/launcher":         "",
 	"internal/abigen/schema":    "",
 	"host/bundle":               "",
 	"host/contain":              "",

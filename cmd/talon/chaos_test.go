@@ -161,7 +161,7 @@ type chaos struct {
 // start starts a node. It listens somewhere else than before.
 func (x *chaos) start(i int) {
 	x.Helper()
-	x.nodes[i].Store(startAs(x.T, exec.Command("talon", serveArgs(x, x.data[i], "--domain", serviceDomain, "--store", x.url,
+	x.nodes[i].Store(startAs(x.T, exec.Command(realTalon, serveArgs(x, x.data[i], "--domain", serviceDomain, "--store", x.url,
 		"--git-data", x.repositories, "--node", fmt.Sprint("node", i))...), x.data[i]))
 }
 

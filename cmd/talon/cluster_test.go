@@ -39,7 +39,7 @@ func TestCluster(t *testing.T) {
 	begin := func(name string, args ...string) *story {
 		data := graspData(t)
 		args = append([]string{"--plugins", plugins, "--domain", serviceDomain, "--store", url, "--git-data", repositories, "--node", name}, args...)
-		return newStory(t, startAs(t, exec.Command("talon", serveArgs(t, data, args...)...), data))
+		return newStory(t, startAs(t, exec.Command(realTalon, serveArgs(t, data, args...)...), data))
 	}
 	a, b, c := begin("a"), begin("b"), begin("c")
 	nodes := map[string]*story{"a": a, "b": b, "c": c}
@@ -162,7 +162,7 @@ func TestCluster(t *testing.T) {
 		if tt.name == "killed" {
 			data := first.s.data
 			again := []string{"--plugins", plugins, "--domain", serviceDomain, "--store", url, "--git-data", repositories, "--node", lost}
-			nodes[lost] = newStory(t, startAs(t, exec.Command("talon", serveArgs(t, data, again...)...), data))
+			nodes[lost] = newStory(t, startAs(t, exec.Command(realTalon, serveArgs(t, data, again...)...), data))
 			continue
 		}
 		if err := first.s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
@@ -272,7 +272,7 @@ func freePorts(t *testing.T, n int) int {
 // ^C leaves nothing.
 func TestMakeCluster(t *testing.T) {
 	t.Parallel()
-	program, err := exec.LookPath("talon")
+	program, err := exec.LookPath(realTalon)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestCrash(t *testing.T) {
 	data := newData(t)
 	known := &promises{stored: map[string]bool{}, doubtful: map[string]bool{}, deleted: map[string]bool{}}
 	for round := range rounds {
-		s := startAs(t, exec.Command("talon", serveArgs(t, data)...), data)
+		s := startAs(t, exec.Command(realTalon, serveArgs(t, data)...), data)
 		known.verify(t, s)
 		crash(t, s, known, round, 1+random.IntN(700))
 		mustCheck(t, data)
@@ -191,7 +191,7 @@ func crashLoad(t *testing.T, name string, round, n int) []*nostr.Event {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	data := newData(t) // with the machine code of the modules, which is larger than the limit
-	limited := exec.Command("bash", append([]string{"-c", `ulimit -f 8192 && exec talon "$@"`, "talon"}, serveArgs(t, data)...)...)
+	limited := exec.Command("bash", append([]string{"-c", `ulimit -f 8192 && exec ` + realTalon + ` "$@"`, "talon"}, serveArgs(t, data)...)...)
 	s := startAs(t, limited, data)
 	c := connect(t, s)
 

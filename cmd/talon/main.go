@@ -30,18 +30,26 @@ func main() {
 	if path, err := os.Executable(); err == nil {
 		compileWith = []string{path, compileName}
 	}
-	run := root().ExecuteContext
-	if filepath.Base(os.Args[0]) == gitremote.Name {
-		run = remoteHelps
-	}
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "talon: "+err.Error())
-		code := 1
-		if e, ok := errors.AsType[exit](err); ok {
-			code = e.code
-		}
+	if code := execute(ctx); code != 0 {
 		os.Exit(code)
 	}
+}
+
+// execute carries out the command of the process, and returns its exit code. An error goes to stderr.
+func execute(ctx context.Context) (code int) {
+	do := root().ExecuteContext
+	if filepath.Base(os.Args[0]) == gitremote.Name {
+		do = remoteHelps
+	}
+	err := do(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "talon: "+err.Error())
+	if e, ok := errors.AsType[exit](err); ok {
+		return e.code
+	}
+	return 1
 }
 
 // exit is an error with another exit code than 1.

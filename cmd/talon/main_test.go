@@ -31,10 +31,10 @@ import (
 	"talon/internal/testkit"
 )
 
-// TestMain makes this test binary the program "talon" in the PATH of every test:
-// what is tested is main, in a process of its own.
+// TestMain makes this test binary the program "talon" in the PATH of every test, or what has a process
+// that waits carry out its command.
 func TestMain(m *testing.M) {
-	testscript.Main(tests{m}, map[string]func(){"talon": main, gitremote.Name: main})
+	testscript.Main(tests{m}, map[string]func(){"talon": program, realTalon: program, gitremote.Name: program})
 }
 
 type tests struct{ *testing.M }
@@ -46,7 +46,24 @@ func (t tests) Run() int {
 	if flag.Parse(); race.Detector && os.Getenv("TALON_TEST_RACE") != "all" && flag.Lookup("test.run").Value.String() == "" {
 		_ = flag.Set("test.run", raced)
 	}
-	return plugintest.Main(t.M)
+	if !isWarm() {
+		return plugintest.Main(t.M)
+	}
+	c, err := openCommands()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer c.close()
+	code := plugintest.Main(t.M)
+	if left := c.report(); left != "" {
+		fmt.Fprintf(os.Stderr, "commands left something behind:\n%s\n", left)
+	}
+	if err := checkStarts(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
 }
 
 // database is the PostgreSQL of all tests, with a schema for each.

@@ -85,7 +85,7 @@ func TestNodes(t *testing.T) {
 	var nodes [3]*process
 	for i := range nodes {
 		data := newData(t)
-		nodes[i] = startAs(t, exec.Command("talon", serveArgs(t, data, "--store", url, "--sync", "false", "--hunt", "false")...), data)
+		nodes[i] = startAs(t, exec.Command(realTalon, serveArgs(t, data, "--store", url, "--sync", "false", "--hunt", "false")...), data)
 	}
 	a, b, c := nodes[0], nodes[1], nodes[2]
 	end := func(n int) *nostr.Event {

@@ -84,7 +84,7 @@ func TestPebble(t *testing.T) {
 	serial := func() string {
 		t.Helper()
 		args := serveArgs(t, data, "--listen", at(3), "--domain", "relay.example.com", "--acme=true", "--acme-directory", "https://"+at(0)+"/dir")
-		cmd := exec.Command("talon", args...)
+		cmd := exec.Command(realTalon, args...)
 		cmd.Env = []string{"SSL_CERT_FILE=" + filepath.Join(certs, "pebble.minica.pem")}
 		s := startAs(t, cmd, data)
 		defer s.mustStop(t)

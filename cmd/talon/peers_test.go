@@ -32,7 +32,7 @@ import (
 // TALON_PEERS_MINUTES is how long people write; it is 2 without. Checks are a minute apart, and a
 // relay is healthy after a minute: the simulations test the defaults. With TALON_PEERS_CHECKS=default
 // checks come at the default times, so that the bytes are those of a server. The test then only logs
-// missing events, for the next check may be hours away.
+// missing events, for the next check may be hours away. TALON_PEERS_ONLY names the relays that take part.
 func TestDevnetPeers(t *testing.T) {
 	if !largeNets() {
 		t.Skip("it takes minutes: set TALON_TEST_DEVNET=1")
@@ -87,6 +87,7 @@ type peersWorld struct {
 	data   string
 	bytes  float64   // received by Talons that have ended
 	began  time.Time // when the first sync had ended
+	logs   string    // of Talons that have ended
 
 	defaults bool // checks come at the default times
 
@@ -123,7 +124,7 @@ type peersOutage struct {
 func newPeersWorld(t *testing.T, modules map[string]string) *peersWorld {
 	w := &peersWorld{
 		T: t, random: rand.New(rand.NewPCG(1, 2)), sent: map[host.ID]*peersEvent{}, seen: map[host.ID]time.Time{},
-		peers: newPeers(t, behindGate), data: newMiddleData(t),
+		peers: newPeers(t, behindGate, strings.Fields(os.Getenv("TALON_PEERS_ONLY"))...), data: newMiddleData(t),
 	}
 	for n := range 4 {
 		w.people = append(w.people, testkit.NewSigner(byte(100+n)))
@@ -389,6 +390,7 @@ func (w *peersWorld) restart(crash bool) {
 		s.mustStop(w)
 	}
 	time.Sleep(5 * time.Second)
+	w.logs += s.text()
 	w.start()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -505,7 +507,7 @@ func (w *peersWorld) punctual() {
 		}
 		took := time.Hour
 		if at := w.seen[id]; !at.IsZero() {
-			took = max(0, at.Sub(e.at))
+			took = max(0, at.Sub(w.askable(e)))
 		}
 		late = append(late, took)
 		if took > peersLive {
@@ -531,6 +533,19 @@ func (w *peersWorld) punctual() {
 	}
 }
 
+// askable returns from when on Talon can ask for an event: a comment, when it has the root event. The
+// relay of that may have been away.
+func (w *peersWorld) askable(e *peersEvent) time.Time {
+	if e.Kind == 1111 {
+		for id, root := range w.sent {
+			if root.Kind == 1621 && id.String() == e.Tags[0][1] && w.seen[id].After(e.at) && w.during(root) != "" {
+				return w.seen[id]
+			}
+		}
+	}
+	return e.at
+}
+
 // old reports whether an event had an old date when it was published.
 func (*peersWorld) old(e *peersEvent) bool { return e.at.Unix()-e.CreatedAt > peersOld/2 }
 
@@ -551,7 +566,7 @@ func (w *peersWorld) returned() {
 			w.Logf("outage: %v after the start Talon was %s for %v", o.began.Sub(w.began).Round(time.Second), o.how, o.end.Sub(o.began).Round(100*time.Millisecond))
 			continue
 		}
-		var during, after time.Duration
+		var during, dated, after time.Duration
 		stored, fresh := 0, 0
 		for id, e := range w.sent {
 			if e.peer != o.peer || e.deleted || w.seen[id].IsZero() {
@@ -560,7 +575,11 @@ func (w *peersWorld) returned() {
 			switch since := w.seen[id].Sub(o.end); {
 			case e.at.After(o.began) && e.at.Before(o.end):
 				stored++
-				during = max(during, since)
+				if w.old(e) && !w.peers[e.peer].compares {
+					dated = max(dated, since) // the next check finds it
+				} else {
+					during = max(during, since)
+				}
 			case w.old(e) && !w.peers[e.peer].compares:
 				// It came before Talon was back, and waits for the next check.
 			case e.at.After(o.end) && e.at.Before(o.end.Add(30*time.Second)) && w.soloOutage(o):
@@ -568,12 +587,26 @@ func (w *peersWorld) returned() {
 				after = max(after, w.seen[id].Sub(e.at))
 			}
 		}
-		w.Logf("outage: %v after the start %s was %s for %v; its %d events of that time are here after %v; %d of the next 30 s after %v at most",
-			o.began.Sub(w.began).Round(time.Second), w.peers[o.peer].name, o.how, o.end.Sub(o.began).Round(100*time.Millisecond), stored, during.Round(100*time.Millisecond), fresh, after.Round(100*time.Millisecond))
-		if w.soloOutage(o) && after > peersBack+peersLive {
-			w.Errorf("%s is back %v after an outage of %v", w.peers[o.peer].name, after, o.end.Sub(o.began))
+		w.Logf("outage: %v after the start %s was %s for %v; it is connected after %v; its %d events of that time are here after %v (old dates without NIP-77: %v); %d of the next 30 s after %v at most",
+			o.began.Sub(w.began).Round(time.Second), w.peers[o.peer].name, o.how, o.end.Sub(o.began).Round(100*time.Millisecond), w.connected(o), stored, during.Round(100*time.Millisecond), dated.Round(100*time.Millisecond), fresh, after.Round(100*time.Millisecond))
+		if w.soloOutage(o) && (after > peersBack+peersLive || o.end.Sub(o.began) < time.Minute && during > peersBack+peersLive) {
+			w.Errorf("%s is back %v after an outage of %v", w.peers[o.peer].name, max(during, after), o.end.Sub(o.began))
 		}
 	}
+}
+
+// connected returns when Talon had its first connection to a relay after an outage.
+func (w *peersWorld) connected(o *peersOutage) time.Duration {
+	for line := range strings.Lines(w.logs + w.talon.text()) {
+		var entry struct {
+			Time       time.Time
+			Msg, Relay string
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "connected to a relay" && strings.HasPrefix(entry.Relay, w.peers[o.peer].gate.URL()) && entry.Time.After(o.began) {
+			return entry.Time.Sub(o.end).Round(100 * time.Millisecond)
+		}
+	}
+	return -1 // it kept its connection
 }
 
 // soloOutage reports whether Talon itself ran all the while, and for a minute before.

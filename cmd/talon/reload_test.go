@@ -71,7 +71,7 @@ func TestReload(t *testing.T) {
 	if out, err := talon(t, nil, "serve", "--check-config", "--config", file, "--plugins", modules(t)); err != nil || !strings.Contains(out, "is valid: "+file) {
 		t.Errorf("%q, %v", out, err)
 	}
-	cmd := exec.Command("talon", serveArgs(t, data, "--config", file)...)
+	cmd := exec.Command(realTalon, serveArgs(t, data, "--config", file)...)
 	cmd.Env = []string{"NOTIFY_SOCKET=" + m.path, "WATCHDOG_USEC=200000"}
 	s := startAs(t, cmd, data)
 	until(t, "the manager hears of the start", func() bool { return m.has("READY=1", 1) })

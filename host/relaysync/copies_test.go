@@ -25,12 +25,14 @@ type copies struct {
 	count int
 	burst time.Duration // the events of that time are said together
 	syncs bool          // the last relay soon has all that the others have
+	push  bool          // before, maintainers push: the state of each repository is at all relays
 }
 
 // spoken is one copy of an event.
 type spoken struct {
 	matrixEvent
-	at time.Duration
+	at       time.Duration
+	replaced bool // by a later one
 }
 
 func (c copies) events() (stored []matrixEvent, said []spoken) {
@@ -44,6 +46,12 @@ func (c copies) events() (stored []matrixEvent, said []spoken) {
 		e := people[0].Event(30617, matrixBegin-1000, "", host.Tag{"d", d}, host.Tag{"clone", "https://" + ownDomain + "/x/" + d + ".git"}, list)
 		a, _ := e.Address()
 		stored, addresses = append(stored, matrixEvent{e, all, all}), append(addresses, a.String())
+	}
+	if c.push {
+		for n := range 12 {
+			e := people[0].Event(30618, matrixBegin+int64(n/6), "", host.Tag{"d", fmt.Sprintf("repo-%d", n%6)}, host.Tag{"refs/heads/main", fmt.Sprintf("%040x", n+1)})
+			said = append(said, spoken{matrixEvent{e, all, all}, 30 * time.Second, n < 6})
+		}
 	}
 	begin := time.Minute
 	for n := range int(copiesRun/time.Second) * 5 {
@@ -63,7 +71,7 @@ func (c copies) events() (stored []matrixEvent, said []spoken) {
 				late = time.Duration(random.Int64N(int64(time.Second)))
 			}
 			first = false
-			said = append(said, spoken{matrixEvent{e, []int{relay}, all}, at + late})
+			said = append(said, spoken{matrixEvent: matrixEvent{e, []int{relay}, all}, at: at + late})
 		}
 	}
 	slices.SortStableFunc(said, func(a, b spoken) int { return int(a.at - b.at) })
@@ -75,7 +83,7 @@ func (c copies) run(w *matrixWorld, stored []matrixEvent, said []spoken) (late [
 	began := time.Now()
 	w.say(stored)
 	w.begin()
-	time.Sleep(time.Minute)
+	time.Sleep(20 * time.Second)
 	before := w.sum().SentEvents
 	first := map[host.ID]time.Duration{}
 	for _, e := range said {
@@ -84,6 +92,10 @@ func (c copies) run(w *matrixWorld, stored []matrixEvent, said []spoken) (late [
 			first[e.ID] = e.at
 		}
 		w.say([]matrixEvent{e.matrixEvent})
+		if e.replaced {
+			delete(w.expected, e.ID)
+			delete(first, e.ID)
+		}
 	}
 	time.Sleep(10 * time.Second)
 	sent := w.sum().SentEvents - before
@@ -115,12 +127,13 @@ func TestCopies(t *testing.T) {
 	most := map[copies]float64{
 		{count: 1}: 0.02, {count: 2}: 0.6, {count: 3}: 1.4,
 		{count: 1, burst: burst}: 0.05, {count: 2, burst: burst}: 1, {count: 3, burst: burst}: 2,
+		{count: 1, push: true}:  0.04,
 		{count: 1, syncs: true}: 0.8, {count: 1, burst: burst, syncs: true}: 0.85,
 	}
 	for _, c := range slices.SortedFunc(maps.Keys(most), func(a, b copies) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) }) {
-		t.Run(fmt.Sprintf("%d-of-3-every-%v-syncs-%v", c.count, c.burst, c.syncs), func(t *testing.T) {
-			if c.count != 2 && (c.count != 1 || c.burst != 0 || !c.syncs) {
-				testkit.Nightly(t, "two copies are tried, and a relay that syncs")
+		t.Run(fmt.Sprintf("%d-of-3-every-%v-syncs-%v-push-%v", c.count, c.burst, c.syncs, c.push), func(t *testing.T) {
+			if c.count != 2 && (c.count != 1 || c.burst != 0 || !c.syncs) && !c.push {
+				testkit.Nightly(t, "two copies are tried, a relay that syncs, and one after pushes")
 			}
 			stored, said := c.events()
 			var late []time.Duration

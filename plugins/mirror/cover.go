@@ -100,6 +100,7 @@ func (s *mirror) choose(repo uint32) {
 		if r := s.at(n); !slices.Contains(chosen, n) && r.live.Has(repo) {
 			r.live.Remove(layers.SetOf(repo))
 			s.change(r)
+			s.deafen(r)
 		}
 	}
 	for _, n := range chosen {
@@ -114,6 +115,16 @@ func (s *mirror) choose(repo uint32) {
 	pl.live, pl.again = slices.Clip(chosen), false
 	if pl.relays == nil {
 		*pl = place{}
+	}
+}
+
+// deafen lets the next comparison with a spared relay come soon, because it is listened to for less.
+func (s *mirror) deafen(r *relay) {
+	if shortest, _ := s.visits(r.cost); r.liveOnly && r.up && r.interval > shortest {
+		r.interval = shortest
+		if r.state == idle {
+			s.After(r.peer, layers.Delay, max(r.next()-s.Now(), strategy.Second))
+		}
 	}
 }
 
@@ -149,7 +160,7 @@ func (s *mirror) credit(in strategy.Input) {
 	if e.CreatedAt < in.Now()/1000-newsAge {
 		return
 	}
-	if first.compared > 0 && first.compared >= first.metAt && e.CreatedAt >= in.Now()/1000-liveAge {
+	if e.Kind != 30617 && e.Kind != 30618 && first.compared > 0 && first.compared >= first.metAt && e.CreatedAt >= in.Now()/1000-liveAge {
 		first.alone.first++
 	}
 	for it := e.Repositories(); it.Next(); {
@@ -265,8 +276,9 @@ func (s *mirror) heard(r *relay) layers.Items {
 
 // listen opens live subscriptions for items without one. If much of the open content is unwanted,
 // or it takes too many filters, listen reopens all of it. A fetch brings missed events: a since in
-// a live subscription would exclude new events with old dates.
-func (s *mirror) listen(r *relay) {
+// a live subscription would exclude new events with old dates. listen reports whether it asks for what is
+// stored, too.
+func (s *mirror) listen(r *relay) (asked bool) {
 	p := r.peer
 	if r.secondLevel != layers.NoSecondLevel && r.secondLevel != p.SecondLevel {
 		p.SecondLevel = r.secondLevel
@@ -290,16 +302,17 @@ func (s *mirror) listen(r *relay) {
 		if first := s.firstAsked(r, more); !first.Empty() {
 			p.Open(layers.Of(first), layers.Opening{Track: true, Purpose: strategy.PurposeStartup})
 			more.RemoveItems(first)
-			r.asked = true
+			asked, r.asked = true, true
 		}
 		p.Open(layers.Of(more), live)
 	}
 	if r.paged() && r.metAt > r.compared {
-		return // its turn comes, and pages would bring the same twice
+		return asked // its turn comes, and pages would bring the same twice
 	}
 	if !missed.Empty() && r.compared > 0 {
 		p.Fetch(layers.Of(missed), layers.Fetching{Since: s.since(r.here(), s.overlapShort), Purpose: strategy.PurposeStartup})
 	}
+	return asked
 }
 
 // firstAsked returns the items of a relay without NIP-77 that one REQ brings the past of, and then what is new.

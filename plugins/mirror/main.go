@@ -137,17 +137,18 @@ func (s *mirror) met(r *relay) {
 // relay, and for the rest when the relay has its turn.
 func (s *mirror) New(p *layers.Peer, items layers.Items) {
 	r := s.relay(p)
-	if r.state != idle {
-		p.Later.AddItems(items)
-		return
-	}
 	heard := both(items, s.heard(r))
-	if n := heard.Len(); n > 0 && n <= atOnce && s.burst <= maxBurst && !s.starting() && p.Quiet() && !p.Crowded(heard, s.max, true) {
+	// A turn may take long. Live events do not wait for its end.
+	if n := heard.Len(); n > 0 && n <= atOnce && s.burst <= maxBurst && !s.starting() && (r.state != idle || p.Quiet()) && !p.Crowded(heard, s.max, true) {
 		listening := p.Listening()
 		p.Open(layers.Of(layers.Plan(heard, listening, layers.Items{})), stored)
 		p.Fetch(layers.Of(both(heard, listening)), layers.Fetching{Purpose: strategy.PurposeStartup, Track: true})
 		items.RemoveItems(heard)
-		heard = layers.Items{}
+		heard, r.asked = layers.Items{}, true
+	}
+	if r.state != idle {
+		p.Later.AddItems(items)
+		return
 	}
 	p.Later.AddItems(items)
 	switch {

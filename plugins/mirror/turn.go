@@ -209,7 +209,7 @@ func (s *mirror) Turn() bool {
 		}
 	}
 	for _, r := range slices.Clone(s.running) {
-		if r.peer.Quiet() || r.failed {
+		if r.ready() {
 			s.next(r)
 		}
 	}
@@ -231,13 +231,17 @@ func (s *mirror) Turn() bool {
 		}
 	}
 	// One of which nothing had to be asked is done already.
-	return !slices.ContainsFunc(s.running, func(r *relay) bool { return r.peer.Quiet() || r.failed })
+	return !slices.ContainsFunc(s.running, (*relay).ready)
 }
+
+// ready reports whether nothing of a turn is under way now.
+func (r *relay) ready() bool { return r.peer.Quiet() || r.failed || r.peer.Rests() }
 
 // begin gives a relay its turn.
 func (s *mirror) begin(r *relay) {
 	p := r.peer
-	r.state, r.before, r.asked, r.silent, r.turnAt = running, r.answers, false, false, s.Now()
+	// If something is on its way, others may wait for the end of this turn.
+	r.state, r.before, r.asked, r.silent, r.turnAt = running, r.answers, !p.Pending().Empty(), false, s.Now()
 	s.running = append(s.running, r)
 	s.After(p, layers.Deadline, patience)
 	if r.defers = s.mayDefer(r); !r.defers {
@@ -269,12 +273,13 @@ func (s *mirror) asksFirst(r *relay) bool {
 	return r.defers || r.state == queued && r.waits != s.ended && len(s.queue)+s.busy() <= s.slots && s.mayDefer(r)
 }
 
-// deferNoMore listens to a relay.
-func (s *mirror) deferNoMore(r *relay) {
+// deferNoMore listens to a relay, and reports whether it asks for what is stored, too.
+func (s *mirror) deferNoMore(r *relay) (asked bool) {
 	if r.defers {
 		r.defers = false
-		s.listen(r)
+		asked = s.listen(r)
 	}
+	return asked
 }
 
 // beginWhole begins to compare all wanted events with a relay. It may take several turns.
@@ -374,7 +379,7 @@ func (s *mirror) fetch(r *relay) bool {
 // next goes on with a relay when all that it was asked for is here.
 func (s *mirror) next(r *relay) {
 	p := r.peer
-	s.deferNoMore(r)
+	asked := s.deferNoMore(r)
 	switch {
 	case r.stage == probing && r.wide == wide:
 		s.beginWide(r)
@@ -392,8 +397,8 @@ func (s *mirror) next(r *relay) {
 		p.Confirmed.AddItems(p.Plan())
 		p.Announced = true
 	case !p.Later.Empty():
-		s.listen(r)
-		if s.fetch(r) || !p.Quiet() {
+		asked = s.listen(r) || asked
+		if s.fetch(r) || asked {
 			return
 		}
 	}
@@ -401,6 +406,10 @@ func (s *mirror) next(r *relay) {
 	s.leave(r)
 	if r.asked {
 		s.ended++
+	}
+	if !p.Quiet() {
+		s.After(p, layers.Delay, stall) // the rest is asked for again by then, and the next turn takes its end
+		return
 	}
 	if !p.Later.Empty() {
 		r.waits = s.ended // others are being asked for it

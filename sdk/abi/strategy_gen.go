@@ -644,7 +644,7 @@ type Notice struct {
 
 // Repeats counts new events that a relay's subscriptions delivered, and that another relay
 // had delivered before. It has those since the last such input. It comes at most once in ten
-// seconds for each relay.
+// seconds for each relay. Announcements and states do not count, since they are at all relays.
 type Repeats struct {
 	Relay  string
 	Events uint32

@@ -4,8 +4,10 @@ package attack
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,16 +25,18 @@ const part = 50
 // afterwards.
 func TestBriefAttacks(t *testing.T) {
 	plugins := []string{"plugins/rate", "plugins/limits", "plugins/lists", "plugins/open", "plugins/grasp"}
-	plugintest.MachineCode(t, plugins...)
-	modules := plugintest.Build(t, plugins...)
+	modules, code := plugintest.Build(t, plugins...), plugintest.MachineCode(t, plugins...)
 	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "data"), 0o700), os.Symlink(code, filepath.Join(dir, "data", "wasm-cache"))); err != nil {
+		t.Fatal(err)
+	}
 	s, err := startServer(t.Context(), plugintest.TalonWith(t, fmt.Sprintf("talon/host/bound.divisor=%d", part)), dir, []string{"--plugins", modules, "--allow-private=true"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.stop()
 	target := &Target{Listen: s.listen, Dir: t.TempDir(), Blob: 1 << 20}
-	const phase = 500 * time.Millisecond
+	const phase = 250 * time.Millisecond // a round of each person
 	all := All()
 	b, err := newBystanders(t.Context(), target, t.TempDir(), time.Duration(len(all))*phase)
 	if err != nil {

@@ -28,6 +28,9 @@ func TestNewModules(t *testing.T) {
 		for _, world := range l.worlds() {
 			t.Run(lang+" "+world, func(t *testing.T) {
 				quick(t, lang)
+				if lang == golang.name && world != manifest.WorldPolicy && os.Getenv("TALON_TEST_GUIDES") == "" {
+					t.Skip("its machine code takes several seconds: make guides; cmd/labtest runs a new strategy")
+				}
 				dir := filepath.Join(t.TempDir(), "mine")
 				if err := Create(dir, world, lang); err != nil {
 					t.Fatal(err)

@@ -395,42 +395,53 @@ func fill(entry, folder, tester string) error {
 }
 
 // talon builds a Talon whose machine code this process can use, without the race detector
-// even if the tests run under it. The store keeps it. The go tool links it again when its
-// inputs have changed. This process uses a copy of its own while the tests run.
+// even if the tests run under it. This process uses a copy of its own while the tests run.
 func talon() (string, error) {
 	if code.talon != "" {
 		return code.talon, nil
 	}
-	kept, program := filepath.Join(store, "talon"), filepath.Join(code.dir, "talon")
-	unlock, err := lock(kept)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if err := buildTalon(kept, ""); err != nil {
-		return "", err
-	}
-	if err := linkFile(kept, program, 0o700); err != nil {
+	program := filepath.Join(code.dir, "talon")
+	if err := buildTalon("talon", "", program); err != nil {
 		return "", err
 	}
 	code.talon = program
 	return program, nil
 }
 
-// buildTalon builds a Talon. The linker sets further variables, as in "-X PATH.NAME=VALUE".
-func buildTalon(program, set string) error {
-	version := "-X github.com/tetratelabs/wazero/internal/version.version=" + wazeroVersion()
-	if text, err := exec.Command("go", "build", "-ldflags", version+" "+set, "-o", program, "talon/cmd/talon").CombinedOutput(); err != nil {
-		return fmt.Errorf("build talon: %w\n%s", err, text)
+// buildTalon builds a Talon, which the store keeps under a name, as a file. The linker sets further
+// variables, as in "-X PATH.NAME=VALUE".
+func buildTalon(name, set, file string) error {
+	return build(name, linked+wazeroVersion()+" "+set, "talon/cmd/talon", file)
+}
+
+// linked begins the flags of the linker: nobody debugs these programs, and wazero has the version that follows.
+const linked = "-s -w -X github.com/tetratelabs/wazero/internal/version.version="
+
+// Program builds a program of Talon's module as a file.
+func Program(path, file string) error {
+	return build(filepath.Base(path), "-s -w", path, file)
+}
+
+// build builds a program as a file. The store keeps it under a name: the go tool links it again when its
+// inputs have changed.
+func build(name, flags, path, file string) error {
+	kept := filepath.Join(store, name)
+	unlock, err := lock(kept)
+	if err != nil {
+		return err
 	}
-	return nil
+	defer unlock()
+	if text, err := exec.Command("go", "build", "-ldflags", flags, "-o", kept, path).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", path, err, text)
+	}
+	return linkFile(kept, file, 0o700)
 }
 
 // TalonWith returns a Talon in which the linker has set a variable, as in "PATH.NAME=VALUE".
 func TalonWith(t testing.TB, variable string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "talon")
-	if err := buildTalon(program, "-X "+variable); err != nil {
+	if err := buildTalon("talon-"+strings.NewReplacer("/", "-", "=", "-").Replace(variable), "-X "+variable, program); err != nil {
 		t.Fatal(err)
 	}
 	return program

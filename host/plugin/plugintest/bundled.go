@@ -54,7 +54,7 @@ func Bundled(t testing.TB, folders ...string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("go", "build", "-tags", tagsAnd("bundled"), "-overlay", kept+".json",
-		"-ldflags", "-X github.com/tetratelabs/wazero/internal/version.version="+wazeroVersion(), "-o", kept, "talon/cmd/talon")
+		"-ldflags", linked+wazeroVersion(), "-o", kept, "talon/cmd/talon")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build talon with modules: %v\n%s", err, text)
 	}

@@ -67,7 +67,7 @@ func (s *Session) Answered(now int64, answer Answer) {
 	switch answer.Outcome {
 	case Here, Copied:
 		s.stats.Dropped[DropKnown]++
-		if !a.stored && !a.again && !r.closed {
+		if !a.stored && !a.again && !r.closed && tells(e.Kind) {
 			s.repeated(len(e.JSON))
 		}
 	case Failed:

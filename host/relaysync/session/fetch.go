@@ -333,7 +333,7 @@ func (p *page) complete(s *Session, r *request) {
 				ps.total -= p.unseen
 				break
 			}
-			h.result.lack(abi.ClassTooMuch, tooDense)
+			h.result.lack(abi.ClassOther, tooDense)
 		}
 		ps.last, ps.biggest = n, max(ps.biggest, n)
 		if len(p.low) == n {
@@ -414,7 +414,7 @@ func (p *page) parts(s *Session) {
 		return
 	}
 	if !grew || n == limit || n%100 == 0 { // relays have round limits
-		p.fetch.result.lack(abi.ClassTooMuch, tooDense)
+		p.fetch.result.lack(abi.ClassOther, tooDense)
 	}
 }
 

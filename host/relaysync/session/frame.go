@@ -122,7 +122,7 @@ func (s *Session) event(id string, e *host.Event, size int) {
 		b := eventKnown
 		if r.stored {
 			b = eventKnownLive
-			if !r.closed && s.repeats.first(e.ID) {
+			if first := s.repeats.first(e.ID); first && !r.closed && tells(e.Kind) {
 				s.repeated(len(e.JSON))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"talon/host"
 	"talon/sdk/abi"
+	"talon/sdk/grasp"
 )
 
 // repeats counts new events that subscriptions brought in vain: another relay was faster.
@@ -37,6 +38,10 @@ func (p *repeats) first(id host.ID) bool {
 	p.next = (p.next + 1) % recentEvents
 	return true
 }
+
+// tells reports whether a repeat of an event says that a relay has what others have. Maintainers publish
+// announcements and states at all relays of their repository.
+func tells(kind host.Kind) bool { return kind != grasp.KindAnnouncement && kind != grasp.KindState }
 
 // repeated counts a new event that was here already.
 func (s *Session) repeated(bytes int) {

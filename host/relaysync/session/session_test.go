@@ -12,6 +12,7 @@ import (
 	"talon/host/relaymodel"
 	"talon/host/wire"
 	"talon/sdk/abi"
+	"talon/sdk/grasp"
 )
 
 // Equal inputs give equal effects, whatever the order of maps.
@@ -376,6 +377,18 @@ func TestEventsInVain(t *testing.T) {
 	g.pass(1500)
 	if got := repeats(); !slices.Equal(got, []uint32{3, 1}) {
 		t.Errorf("repeats of %v, want 3 and 1", got)
+	}
+	// Announcements and states are everywhere.
+	g.do(live("three", kinds(grasp.KindAnnouncement, grasp.KindState)))
+	g.say(`["EOSE","s3"]`)
+	for _, kind := range []host.Kind{grasp.KindAnnouncement, grasp.KindState} {
+		e := alice.Event(kind, epoch+1, "", host.Tag{"d", "x"})
+		g.stored[e.ID] = e
+		g.event("s3", e)
+	}
+	g.pass(2 * repeatsEvery)
+	if got := repeats(); len(got) != 2 {
+		t.Errorf("announcements and states count as repeats: %v", got)
 	}
 }
 

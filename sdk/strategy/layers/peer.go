@@ -200,6 +200,12 @@ func (p *Peer) Quiet() bool {
 		!slices.ContainsFunc(p.lost, func(o *opening) bool { return !o.Live && !o.Track && o.Since < p.driver.since(o.at) })
 }
 
+// Rests reports whether all that is under way are fetches that failed, and are made again later.
+func (p *Peer) Rests() bool {
+	return len(p.openings)+len(p.jobs) == 0 && len(p.batches) > 0 &&
+		!slices.ContainsFunc(p.batches, func(b *batch) bool { return b.stored || b.busy != 0 || b.retryAt <= p.driver.budget.now })
+}
+
 // Pending returns the items whose events are on their way.
 func (p *Peer) Pending() Items {
 	var items Items

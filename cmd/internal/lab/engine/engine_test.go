@@ -15,6 +15,7 @@ import (
 	"talon/cmd/internal/lab/scenario"
 	"talon/cmd/internal/lab/world"
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 	"talon/sdk/abi/manifest"
 )
 
@@ -91,14 +92,14 @@ func line(t testing.TB, r *result.Run) string {
 }
 
 // Every bundled strategy keeps every invariant, and has all at the end that it can have. It runs in
-// three scenarios, shortened, with 2 seeds or TALON_TEST_SEEDS of them; in large nets in all
-// scenarios as they are. make seeds has 2,000 seeds. Events are out of reach if they are only on
+// three scenarios, shortened, with one seed (2 in make scale) or TALON_TEST_SEEDS of them; in large
+// nets in all scenarios as they are. make seeds has 2,000 seeds. Events are out of reach if they are only on
 // relays that have gone, or that their repository no longer lists.
 func TestInvariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
 	}
-	seeds, low := uint64(2), 0.97
+	seeds, low := uint64(testkit.Sized(1, 2)), 0.97
 	scenarios := map[string][]string{
 		"small":    {"duration=6h", "quiet=2h", "invariants.complete=true"},
 		"lines":    {"duration=6h", "quiet=2h", "invariants.complete=true", "repositories.count=10"},
@@ -155,12 +156,16 @@ func TestLettersGiveWay(t *testing.T) {
 	}
 }
 
-// Equal seeds make equal bytes, at both levels; another seed makes others.
+// Equal seeds make equal bytes, at both levels; another seed makes others. Make scale runs the
+// whole day of the scenario.
 func TestRepeats(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
 	}
 	s := builtin(t, "restarts")
+	if !testkit.Scale() {
+		s = with(t, s, "duration=9h", "quiet=2h", "repositories.roots=60")
+	}
 	strategy, polite := open(t, manifest.WorldStrategy, "layered-v5")[0], open(t, manifest.WorldThrottle, "polite")[0]
 	for _, level := range []result.Level{result.Wire, result.Model} {
 		text := func(seed uint64) string {
@@ -216,14 +221,18 @@ func difference(a, b string) string {
 
 // The two levels agree. Both get the same part of the events, and the bytes of the model
 // are from a tenth below those of the wire to a quarter above, over three networks: in one network
-// alone they can differ more.
+// alone they can differ more. Make scale has every strategy, make test two that differ most.
 func TestLevels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles modules")
 	}
 	s := builtin(t, "small")
 	polite := open(t, manifest.WorldThrottle, "polite")[0]
-	for _, strategy := range open(t, manifest.WorldStrategy, strategies...) {
+	compared := strategies
+	if !testkit.Scale() {
+		compared = []string{"layered-v1", "mirror"}
+	}
+	for _, strategy := range open(t, manifest.WorldStrategy, compared...) {
 		var bytes, complete [2]float64
 		for i, level := range []result.Level{result.Wire, result.Model} {
 			for seed := range uint64(3) {

@@ -398,7 +398,8 @@ message! {
 message! {
     /// Counts new events that a relay's subscriptions delivered, and that another relay
     /// had delivered before. It has those since the last such input. It comes at most
-    /// once in ten seconds for each relay.
+    /// once in ten seconds for each relay. Announcements and states do not count, since
+    /// they are at all relays.
     Repeats ['a] {
         relay: &'a str = 1,
         events: u32 = 2,
