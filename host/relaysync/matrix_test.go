@@ -237,6 +237,7 @@ func TestMatrix(t *testing.T) {
 							w := newMatrixWorld(t, modules, code, profiles)
 							defer w.close()
 							w.lateLive, w.lateAway, w.lateAgain = matrixLate(strategy)
+							w.sooner = strategy == "layered-v1" && p.Limits.Subscriptions > 0
 							w.say(matrixSaid().stored)
 							if wrong = scenario.run(w); wrong != "" {
 								wrong += w.warnings.String()

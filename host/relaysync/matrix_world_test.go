@@ -131,6 +131,7 @@ type matrixWorld struct {
 	lateLive  string // why events with old dates wait for the daily sync; "": they do not
 	lateAway  string // likewise those that come to a relay that is away
 	lateAgain string // and those that come when it is back
+	sooner    bool   // they may come before: where a relay has little room, the live part of a subscription has no since
 	here      *relaysynctest.Store
 	strategy  *matrixStrategy
 	health    *health.Keeper
@@ -259,6 +260,8 @@ func (w *matrixWorld) withinDay(why string) string {
 	switch {
 	case why == "":
 		return wrong
+	case wrong == "" && w.sooner:
+		return ""
 	case wrong == "":
 		return "it takes no longer than a visit: take this reason out of matrixLate: " + why
 	}
