@@ -97,6 +97,7 @@ func devnetCode(t testing.TB, names ...string) string {
 	if text, err := load.CombinedOutput(); err != nil {
 		t.Fatalf("compile the modules: %v\n%s", err, text)
 	}
+	keepPassed(t, code.dir)
 	return code.dir
 }
 
@@ -126,6 +127,7 @@ func newMiddleData(t testing.TB) string {
 	if err := linkCompiled(data, devnetCode(t)); err != nil {
 		t.Fatal(err)
 	}
+	keepPassed(t, filepath.Join(data, machineCode))
 	return data
 }
 

@@ -42,6 +42,7 @@ func newArchiveWorld(t *testing.T) *archiveWorld {
 	if err := linkCompiled(data[2], devnetCode(t, slices.Sorted(maps.Keys(names))...)); err != nil {
 		t.Fatal(err)
 	}
+	keepPassed(t, filepath.Join(data[2], machineCode))
 	t.Parallel()
 	names["grasp"] = "archive_all = true\n"
 	dir := modulesAnd(t, nil, names)

@@ -149,7 +149,19 @@ func newData(t testing.TB) string {
 	if err := linkCompiled(dir, compiled(t)); err != nil {
 		t.Fatal(err)
 	}
+	keepPassed(t, filepath.Join(dir, machineCode))
 	return dir
+}
+
+// keepPassed keeps at the end of the test, for later runs, which self-tests modules have passed in a folder
+// of machine code: a self-test with other settings takes about a second.
+func keepPassed(t testing.TB, code string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := plugintest.KeepPassed(code); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // ownData returns a new data folder whose machine code is its own: what its server adds to
@@ -176,6 +188,7 @@ func ownCode(t testing.TB, data string, further ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	keepPassed(t, code)
 }
 
 // linkTree makes a folder with hard links to the files of another. Files that are replaced, as

@@ -58,6 +58,7 @@ func TestScripts(t *testing.T) {
 	if err := addCode(compiled(t), plugintest.MachineCode(t, "plugins/layered-v5", "plugins/polite")); err != nil {
 		t.Fatal(err)
 	}
+	keepPassed(t, compiled(t))
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		RequireExplicitExec: true,

@@ -45,6 +45,7 @@ func startTwo(t *testing.T, strategy string, quick bool, args ...string) *twoTal
 		if err := linkCompiled(data, code); err != nil {
 			t.Fatal(err)
 		}
+		keepPassed(t, code)
 		list := append(serveArgs(t, data, args...), "--plugins", plugins, "--listen", address, "--domain", address, "--allow-private", "true")
 		*s = startAs(t, exec.Command("talon", list...), data)
 	}
@@ -215,7 +216,7 @@ func (w *twoTalons) live(events []*nostr.Event, pause time.Duration) (times []ti
 func TestSyncManyRoots(t *testing.T) {
 	notUnderRace(t)
 	type scale struct{ issues, values int }
-	scales, quick := []scale{{700, 1200}}, true
+	scales, quick := []scale{{300, 520}}, true
 	if os.Getenv("TALON_TEST_SCALE") != "" {
 		scales, quick = []scale{{7_500, 20_000}, {20_000, 0}}, false
 	} else {

@@ -16,6 +16,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +106,8 @@ var code struct {
 	dir   string // empty: Main does not run
 	talon string // compiles, whatever the tests run under
 	has   map[string]bool
+
+	entries map[string]string // of the store, by the folder of the module in a CacheDir
 }
 
 // Main runs the tests, for TestMain, with a folder for machine code and removes that
@@ -116,7 +119,7 @@ func Main(m interface{ Run() int }) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	code.dir, code.has = dir, make(map[string]bool)
+	code.dir, code.has, code.entries = dir, make(map[string]bool), make(map[string]string)
 	return m.Run()
 }
 
@@ -167,7 +170,7 @@ func fetch(folder, dir string) error {
 		return err
 	}
 	entry := filepath.Join(store, fmt.Sprintf("%x", sha256.Sum256(append(host[:], wasm...))))
-	if tested(entry, tester) && link(entry, dir) == nil {
+	if link(entry, tester, dir) == nil {
 		return nil
 	}
 	unlock, err := lock(entry)
@@ -175,27 +178,24 @@ func fetch(folder, dir string) error {
 		return err
 	}
 	defer unlock()
-	if tested(entry, tester) && link(entry, dir) == nil {
+	if link(entry, tester, dir) == nil {
 		return nil // another process has made it meanwhile
 	}
 	if err := fill(entry, folder, tester); err != nil {
 		return err
 	}
-	return link(entry, dir)
+	return link(entry, tester, dir)
 }
 
-// passed is the file that says which self-tests a module has passed.
+// passed is the file in a CacheDir that says with which settings a module has passed its self-test.
 const passed = "passed"
 
-// testedBy ends the name of the file, next to an entry, that has the testerKey of the process that
-// filled the entry.
-const testedBy = ".tested-by"
+// passedBy is the file next to an entry that says what its module has passed, by the sources that tester
+// identifies. It is there once they have tested the module.
+func passedBy(entry, tester string) string { return entry + ".passed-" + tester[:16] }
 
-// tested reports whether an entry was filled by the code that tests modules now.
-func tested(entry, tester string) bool {
-	text, err := os.ReadFile(entry + testedBy)
-	return err == nil && string(text) == tester
-}
+// maxTesters bounds how many sources an entry remembers: those of branches that are tested in turn.
+const maxTesters = 8
 
 // testerKey identifies the code that tests a module when it is loaded: the sources of package
 // host/plugin, of all packages of Talon that it imports, and of the SDK. While they stay, so does the
@@ -305,15 +305,33 @@ func wazeroVersion() string {
 	return "dev"
 }
 
-// link makes hard links in a CacheDir to what an entry of the store has, or copies.
-func link(entry, dir string) error {
-	modules, err := os.ReadDir(entry)
+// link brings an entry of the store into a CacheDir. It fails if the tester has not tested the module.
+func link(entry, tester, dir string) error {
+	text, err := os.ReadFile(passedBy(entry, tester))
 	if err != nil {
 		return err
+	}
+	modules, err := linkCode(entry, dir)
+	for _, module := range modules {
+		code.entries[module] = entry
+		if err == nil && len(text) > 0 {
+			err = os.WriteFile(filepath.Join(dir, module, passed), text, 0o600)
+		}
+	}
+	return err
+}
+
+// linkCode makes hard links in a CacheDir to the machine code that an entry of the store has, or copies. It
+// returns the folders of modules.
+func linkCode(entry, dir string) (names []string, err error) {
+	modules, err := os.ReadDir(entry)
+	if err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	_ = os.Chtimes(entry, now, now) // in use
 	for _, module := range modules {
+		names = append(names, module.Name())
 		from := os.DirFS(filepath.Join(entry, module.Name()))
 		to := filepath.Join(dir, module.Name())
 		err := fs.WalkDir(from, ".", func(file string, d fs.DirEntry, err error) error {
@@ -323,29 +341,87 @@ func link(entry, dir string) error {
 			if d.IsDir() {
 				return os.MkdirAll(filepath.Join(to, file), 0o700)
 			}
+			if d.Name() == passed {
+				return nil
+			}
 			return linkFile(filepath.Join(entry, module.Name(), file), filepath.Join(to, file), 0o600)
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return names, nil
 }
 
-// linkUntested does what link does, without the results of self-tests.
-func linkUntested(entry, dir string) error {
-	if err := link(entry, dir); err != nil {
+// KeepPassed keeps for later processes with which settings the modules of a CacheDir have passed their
+// self-test. A module that [MachineCode] did not bring is left out.
+func KeepPassed(dir string) error {
+	code.Lock()
+	defer code.Unlock()
+	tester, err := testerKey()
+	if err != nil {
 		return err
 	}
 	stamps, err := filepath.Glob(filepath.Join(dir, "*", passed))
-	for _, file := range stamps {
-		err = errors.Join(err, os.Remove(file))
+	for _, stamp := range stamps {
+		entry, ok := code.entries[filepath.Base(filepath.Dir(stamp))]
+		if !ok {
+			continue
+		}
+		text, readErr := os.ReadFile(stamp)
+		if errors.Is(readErr, fs.ErrNotExist) {
+			continue // a server has removed the folder
+		}
+		err = errors.Join(err, readErr, addPassed(entry, tester, strings.Fields(string(text))))
+	}
+	return err
+}
+
+// maxPassed bounds the settings that an entry keeps of its module.
+const maxPassed = 200
+
+// addPassed adds settings with which the module of an entry has passed its self-test.
+func addPassed(entry, tester string, lines []string) error {
+	file := passedBy(entry, tester)
+	text, _ := os.ReadFile(file)
+	kept := strings.Fields(string(text))
+	if !slices.ContainsFunc(lines, func(line string) bool { return !slices.Contains(kept, line) }) {
+		return nil
+	}
+	unlock, err := lock(entry)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if text, err = os.ReadFile(file); errors.Is(err, fs.ErrNotExist) {
+		return nil // the entry was removed
+	}
+	if err != nil {
+		return err
+	}
+	for line := range strings.FieldsSeq(string(text)) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return writeWhole(file, strings.Join(lines[:min(len(lines), maxPassed)], "\n"))
+}
+
+// writeWhole writes a file of the store: nobody sees half of it.
+func writeWhole(file, text string) error {
+	next, err := os.CreateTemp(store, "next-")
+	if err != nil {
+		return err
+	}
+	_, err = next.WriteString(text)
+	if err = errors.Join(err, next.Close()); err == nil {
+		err = os.Rename(next.Name(), file)
 	}
 	return err
 }
 
 // fill has a Talon load a module, by an import of no events. A module that fails its self-test is
-// not kept as tested, so that the test that loads it sees why. The machine code of an entry that
+// not kept as one that passed, so the test that loads it sees why. The machine code of an entry that
 // other code has tested is used again. REQUIRES: the caller has locked the entry.
 func fill(entry, folder, tester string) error {
 	talon, err := talon()
@@ -373,7 +449,7 @@ func fill(entry, folder, tester string) error {
 	if err := os.MkdirAll(made, 0o700); err != nil { // it stays empty if the module is refused
 		return err
 	}
-	if err := linkUntested(entry, made); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := linkCode(entry, made); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	load := exec.Command(talon, "import", "--data", data, "--plugins", plugins, "--log-level", "error")
@@ -381,17 +457,38 @@ func fill(entry, folder, tester string) error {
 	if text, err := load.CombinedOutput(); load.ProcessState == nil {
 		return fmt.Errorf("compile %s: %w\n%s", folder, err, text)
 	}
-	err = errors.Join(os.RemoveAll(entry+testedBy), os.RemoveAll(entry))
-	if err == nil {
+	var lines []byte
+	stamps, err := filepath.Glob(filepath.Join(made, "*", passed))
+	for _, stamp := range stamps {
+		text, readErr := os.ReadFile(stamp)
+		lines, err = append(append(lines, text...), '\n'), errors.Join(err, readErr)
+	}
+	if err = errors.Join(err, os.RemoveAll(entry)); err == nil {
 		err = os.Rename(made, entry)
 	}
 	if err == nil {
-		err = os.WriteFile(entry+testedBy, []byte(tester), 0o600)
+		err = writeWhole(passedBy(entry, tester), string(lines))
 	}
 	if err != nil {
 		return fmt.Errorf("keep machine code: %w", err)
 	}
-	return prune()
+	return errors.Join(removeOldest(entry+".passed-*", maxTesters), prune())
+}
+
+// removeOldest removes files that match a pattern, except the newest.
+func removeOldest(pattern string, keep int) error {
+	files, err := filepath.Glob(pattern)
+	age := make(map[string]time.Time)
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil {
+			age[file] = info.ModTime()
+		}
+	}
+	slices.SortFunc(files, func(a, b string) int { return age[b].Compare(age[a]) })
+	for _, file := range files[min(keep, len(files)):] {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }
 
 // talon builds a Talon whose machine code this process can use, without the race detector
@@ -513,7 +610,7 @@ func prune() error {
 			}
 		}
 		path := filepath.Join(store, entries[oldest].Name())
-		if err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+testedBy), os.RemoveAll(path+".lock")); err != nil {
+		if err := errors.Join(os.RemoveAll(path), removeOldest(path+".*", 0)); err != nil {
 			return err
 		}
 		entries = append(entries[:oldest], entries[oldest+1:]...)
