@@ -276,8 +276,9 @@ func (s *mirror) heard(r *relay) layers.Items {
 
 // listen opens live subscriptions for items without one. If much of the open content is unwanted,
 // or it takes too many filters, listen reopens all of it. A fetch brings missed events: a since in
-// a live subscription would exclude new events with old dates.
-func (s *mirror) listen(r *relay) {
+// a live subscription would exclude new events with old dates. listen reports whether it asks for what is
+// stored, too.
+func (s *mirror) listen(r *relay) (asked bool) {
 	p := r.peer
 	if r.secondLevel != layers.NoSecondLevel && r.secondLevel != p.SecondLevel {
 		p.SecondLevel = r.secondLevel
@@ -298,14 +299,39 @@ func (s *mirror) listen(r *relay) {
 		p.Open(layers.Announcements, live)
 		p.Open(layers.Of(want), live)
 	default:
+		if first := s.firstAsked(r, more); !first.Empty() {
+			p.Open(layers.Of(first), layers.Opening{Track: true, Purpose: strategy.PurposeStartup})
+			more.RemoveItems(first)
+			asked, r.asked = true, true
+		}
 		p.Open(layers.Of(more), live)
 	}
 	if r.paged() && r.metAt > r.compared {
-		return // its turn comes, and pages would bring the same twice
+		return asked // its turn comes, and pages would bring the same twice
 	}
 	if !missed.Empty() && r.compared > 0 {
 		p.Fetch(layers.Of(missed), layers.Fetching{Since: s.since(r.here(), s.overlapShort), Purpose: strategy.PurposeStartup})
 	}
+	return asked
+}
+
+// firstAsked returns the items of a relay without NIP-77 that one REQ brings the past of, and then what is new.
+// A fetch would send their values once more. The relay has its turn, and no other is asked for these items now.
+func (s *mirror) firstAsked(r *relay, more layers.Items) (first layers.Items) {
+	p := r.peer
+	if r.state != running || !r.paged() || !p.AnswersOnce() || r.compared > 0 && r.metAt > r.compared {
+		return first
+	}
+	first = layers.Plan(more, p.Pending(), p.Confirmed)
+	for _, other := range s.running {
+		if other != r {
+			first.RemoveItems(other.peer.Pending())
+		}
+	}
+	if p.Crowded(first, s.max, false) {
+		return layers.Items{}
+	}
+	return first
 }
 
 // spare is how many items a relay may be listened to for in vain.

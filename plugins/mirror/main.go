@@ -221,7 +221,7 @@ func (s *mirror) Ended(p *layers.Peer) {
 	}
 	s.leave(r)
 	s.ended++
-	r.whole, r.stage, r.failed, r.looksAt = false, narrow, false, false
+	r.whole, r.stage, r.failed, r.looksAt, r.defers = false, narrow, false, false, false
 	s.cover.due.AddSet(r.live)
 	r.live = layers.Set{}
 }

@@ -26,6 +26,7 @@ type relay struct {
 	stage       stage
 	wide        width
 	failed      bool  // to compare whatever it has
+	defers      bool  // it is listened to for repositories once it has sent its announcements, and shown whether it compares
 	unwanted    int   // events of those that were probed
 	cost        int64 // bytes that the latest comparison of everything took to ask for
 	due         bool  // a comparison of everything, now
@@ -200,7 +201,7 @@ func (s *mirror) Turn() bool {
 	for len(s.changed) > 0 {
 		r := s.changed[0]
 		s.changed, r.changed = s.changed[1:], false
-		if r.up && !r.visitor {
+		if r.up && !r.visitor && !s.asksFirst(r) {
 			s.listen(r)
 			if !s.Spend(0) {
 				return false
@@ -243,13 +244,42 @@ func (s *mirror) begin(r *relay) {
 	r.state, r.before, r.asked, r.silent, r.turnAt = running, r.answers, !p.Pending().Empty(), false, s.Now()
 	s.running = append(s.running, r)
 	s.After(p, layers.Deadline, patience)
-	s.listen(r)
+	if r.defers = s.mayDefer(r); !r.defers {
+		s.listen(r)
+	}
 	if !r.whole && (r.compared == 0 || r.all || r.due || s.Now() >= r.compared+r.interval || r.metAt > r.compared) {
 		s.beginWhole(r)
 	}
-	if r.stage == narrow {
+	switch {
+	case r.stage == narrow && r.defers:
+		p.Later = layers.Items{}
+		p.Later = p.Plan()
+	case r.stage == narrow:
 		s.fetch(r)
+	case r.defers:
+		s.deferNoMore(r)
 	}
+}
+
+// mayDefer reports whether a relay that is asked for the first time may have no NIP-77, and one REQ brings there
+// what is stored and what is new. Until that is known, a subscription and a fetch would send the values twice.
+func (s *mirror) mayDefer(r *relay) bool {
+	p := r.peer
+	return r.compared == 0 && !r.whole && !r.visitor && p.Caps.Negentropy != strategy.SupportYes && p.AnswersOnce() && p.Listening().Empty()
+}
+
+// asksFirst reports whether a relay is listened to only after its announcements.
+func (s *mirror) asksFirst(r *relay) bool {
+	return r.defers || r.state == queued && r.waits != s.ended && len(s.queue)+s.busy() <= s.slots && s.mayDefer(r)
+}
+
+// deferNoMore listens to a relay, and reports whether it asks for what is stored, too.
+func (s *mirror) deferNoMore(r *relay) (asked bool) {
+	if r.defers {
+		r.defers = false
+		asked = s.listen(r)
+	}
+	return asked
 }
 
 // beginWhole begins to compare all wanted events with a relay. It may take several turns.
@@ -349,6 +379,7 @@ func (s *mirror) fetch(r *relay) bool {
 // next goes on with a relay when all that it was asked for is here.
 func (s *mirror) next(r *relay) {
 	p := r.peer
+	asked := s.deferNoMore(r)
 	switch {
 	case r.stage == probing && r.wide == wide:
 		s.beginWide(r)
@@ -366,8 +397,8 @@ func (s *mirror) next(r *relay) {
 		p.Confirmed.AddItems(p.Plan())
 		p.Announced = true
 	case !p.Later.Empty():
-		s.listen(r)
-		if s.fetch(r) {
+		asked = s.listen(r) || asked
+		if s.fetch(r) || asked {
 			return
 		}
 	}
@@ -407,6 +438,10 @@ func (s *mirror) complete(r *relay) {
 	}
 	if r.everything {
 		r.complete, r.absent = r.began, false
+		if r.paged() && r.peer.AnswersOnce() {
+			// All letters were asked for, whatever the date. The daily sync would bring the same.
+			s.After(r.peer, layers.Daily, s.daily+s.Random(s.over))
+		}
 	}
 	r.compared, r.whole, r.due, r.all = r.began, false, false, r.all && r.how.Holdings
 	r.stalls, r.notBefore = 0, 0
@@ -521,6 +556,7 @@ func (s *mirror) waited(r *relay) {
 		return
 	case r.answers == r.before && !r.silent:
 		r.silent = true
+		s.deferNoMore(r)
 		s.After(p, layers.Deadline, stall-patience)
 		return
 	case r.answers == r.before:
@@ -533,6 +569,7 @@ func (s *mirror) waited(r *relay) {
 		return
 	}
 	s.leave(r)
+	s.deferNoMore(r)
 	s.ended++
 	s.After(p, layers.Delay, max(r.notBefore-s.Now(), patience))
 }

@@ -42,7 +42,7 @@ func (p *pacedRelay) pass(ms int64, each func()) {
 }
 
 // TestPace: a relay that takes 240 messages a minute, of any kind, says "rate limited". It is asked more slowly
-// after its rest, so that a long fetch does not draw the same complaint after each rest. Meanwhile a
+// after its rest, so that a long fetch does not draw the same complaint after each rest. During the fetch a
 // subscription opens before the pages. Later the relay is asked faster again.
 func TestPace(t *testing.T) {
 	g := newRig(t, nil)

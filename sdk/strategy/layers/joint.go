@@ -18,9 +18,8 @@ import (
 // reports events that only another letter explains, that answer was the one to all filters.
 
 // At the others a comment on a root event comes by e and by E. An answer to that comment has another event
-// in e. By NIP-22 it has the kind of that event in k. So the first fetch of a root event's answers asks by E
-// only for what has such a k. An event with E alone and without k waits for the next fetch of everything, or for
-// the daily sync.
+// in e. By NIP-22 it has the kind of that event in k. So fetches ask by E only for what has such a k. An event
+// with E alone and without k waits for the daily sync, which asks for all of them.
 //
 // A comparison lists the ids that Talon lacks, and a comment would be in the lists of e and E.
 // With [Settings.Apart] the one by E comes first. Then the events that it found are here.
@@ -33,7 +32,7 @@ const (
 
 // nested reports whether a fetch of pages asks by E only for what answers something else than a root event.
 func (b *batch) nested(method uint32) bool {
-	return method == strategy.MethodREQ && b.fetch.Purpose == strategy.PurposeStartup && b.fetch.Track && b.fetch.Since == 0
+	return method == strategy.MethodREQ && (b.fetch.Purpose == strategy.PurposeStartup || b.fetch.Purpose == strategy.PurposeReconnect)
 }
 
 // first returns the part to be fetched before the others, 0 if there is none.
@@ -54,11 +53,17 @@ func (p *Peer) first(b *batch, method uint32) parts {
 // sameUntil reports whether all parts are fetched from the same date back.
 func (b *batch) sameUntil() bool { return b.until[0] == b.until[2] && b.until[1] == b.until[2] }
 
+// AnswersOnce reports whether one subscription brings what is stored about items, and each event once. If it
+// did not, an answer would have to be fetched page by page.
+func (p *Peer) AnswersOnce() bool {
+	return p.Caps.MaxLimit > 0 && p.Caps.MaxValues == 0 && p.shape().filters >= 3
+}
+
 // joins reports whether one REQ fetches these parts of a batch.
 func (p *Peer) joins(b *batch, which parts) bool {
 	limits := &p.driver.budget.limits
-	return p.Caps.MaxLimit > 0 && p.Caps.MaxValues == 0 && !b.apart && b.busy == 0 && bits.OnesCount8(uint8(which)) > 1 &&
-		b.fetch.Limit == 0 && p.shape().filters >= 3 && len(p.subs)+len(p.stale)+len(p.asks) < int(limits.Subscriptions)
+	return p.AnswersOnce() && !b.apart && b.busy == 0 && bits.OnesCount8(uint8(which)) > 1 && b.fetch.Limit == 0 &&
+		len(p.subs)+len(p.stale)+len(p.asks) < int(limits.Subscriptions)
 }
 
 // askJointly opens a subscription with the written filters, until their stored events have arrived.
