@@ -223,12 +223,12 @@ func (r *besideResult) String() string {
 
 // TestBeside compares strategies in worlds whose events are at some of their repository's relays,
 // or at all of them, in virtual time. It measures the bytes that they receive, and the delays.
-// make test has the first world. TALON_TEST_DEVNET=1 has 1,000 repositories at 5 of 100 relays each.
+// make test has half of the first world. TALON_TEST_DEVNET=1 has 1,000 repositories at 5 of 100 relays each.
 func TestBeside(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
 	}
-	small := side{relays: 15, repos: 60, per: 5, roots: 5, comments: 4}
+	small := side{relays: testkit.Sized(10, 15), repos: testkit.Sized(30, 60), per: 5, roots: 5, comments: 4}
 	if os.Getenv("TALON_TEST_DEVNET") != "" {
 		small.relays, small.repos, small.roots = 100, 1000, 10
 	}

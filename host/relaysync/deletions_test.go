@@ -108,7 +108,7 @@ func (c *deletionClass) comes(asked int) (comes, live bool) {
 // Deletions and reactions that tag only a comment come: from a relay that has few others all of
 // them, else what the setting asks for. Deletions come live. Those that the relay got while it or Talon was
 // away come afterwards: from a relay without NIP-77 the next day, because they have old dates. The
-// log shows what that costs.
+// log shows what that costs. make test has the defaults, and one relay for each setting.
 func TestDeletions(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
@@ -118,21 +118,25 @@ func TestDeletions(t *testing.T) {
 		strategy, config, profile string
 		general                   bool // the relay has many other deletions
 		asked                     int
+		nightly                   bool
 	}{
-		{"mirror", "", "strfry", true, deletionsAuthors},
-		{"mirror", "", "nostream", true, deletionsAuthors},
-		{"mirror", "", "khatru", true, deletionsAuthors},
-		{"mirror", "second_level = 1", "strfry", true, deletionsKind},
-		{"mirror", "second_level = 1", "nostream", true, deletionsKind},
-		{"mirror", "", "ngit-grasp", false, deletionsAll},
-		{"mirror", "", "khatru", false, deletionsAll},
-		{"layered-v5", "", "strfry", true, deletionsNone},
-		{"layered-v5", "second_level = 1", "strfry", true, deletionsKind},
-		{"layered-v5", "second_level = 2", "khatru", true, deletionsAll},
-		{"layered-v5", "second_level = 3", "strfry", true, deletionsAuthors},
-		{"layered-v5", "second_level = 3", "nostream", true, deletionsAuthors},
+		{"mirror", "", "strfry", true, deletionsAuthors, false},
+		{"mirror", "", "nostream", true, deletionsAuthors, false},
+		{"mirror", "", "khatru", true, deletionsAuthors, true},
+		{"mirror", "second_level = 1", "strfry", true, deletionsKind, true},
+		{"mirror", "second_level = 1", "nostream", true, deletionsKind, false},
+		{"mirror", "", "ngit-grasp", false, deletionsAll, false},
+		{"mirror", "", "khatru", false, deletionsAll, true},
+		{"layered-v5", "", "strfry", true, deletionsNone, false},
+		{"layered-v5", "second_level = 1", "strfry", true, deletionsKind, true},
+		{"layered-v5", "second_level = 2", "khatru", true, deletionsAll, false},
+		{"layered-v5", "second_level = 3", "strfry", true, deletionsAuthors, true},
+		{"layered-v5", "second_level = 3", "nostream", true, deletionsAuthors, true},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/general=%v/%s", c.strategy, c.profile, c.general, c.config), func(t *testing.T) {
+			if c.nightly {
+				testkit.Nightly(t, "the setting is tried at another relay, or the relay with another setting")
+			}
 			modules, code := matrixModules(t, "plugins/"+c.strategy, c.config)
 			p := matrixProfile(t, c.profile, "")
 			synctest.Test(t, func(t *testing.T) {

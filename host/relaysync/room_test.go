@@ -51,7 +51,7 @@ type roomScale struct{ repos, roots, values int }
 // TestRoom: a relay that has no room for subscriptions to everything has what is recent within
 // seconds, and all the rest within one check. The operator sees that not everything has a
 // subscription. TALON_TEST_DEVNET=1 has more root events than any relay takes, in one repository
-// and in a thousand.
+// and in a thousand. make test has layered-v5 at strfry alone.
 func TestRoom(t *testing.T) {
 	if testing.Short() || race.Detector {
 		t.Skip("compiles modules, and each step runs for long under the race detector")
@@ -72,6 +72,9 @@ func TestRoom(t *testing.T) {
 			modules, code := matrixModules(t, "plugins/"+strategy, config)
 			for name, r := range roomRelays(scale.values) {
 				t.Run(fmt.Sprintf("%s/%s/%d×%d", strategy, name, scale.repos, scale.roots), func(t *testing.T) {
+					if strategy != "mirror" && name != "strfry with 10 and 20" && len(scales) == 1 {
+						testkit.Nightly(t, "mirror is tried at this relay")
+					}
 					p := matrixProfile(t, r.base, r.keys)
 					synctest.Test(t, func(t *testing.T) { said.run(t, modules, code, p) })
 				})
