@@ -13,6 +13,7 @@ import (
 
 	"talon/host/memfacts"
 	"talon/internal/race"
+	"talon/internal/testkit"
 	"talon/sdk"
 	"talon/sdk/abi/manifest"
 )
@@ -28,8 +29,11 @@ func TestNewModules(t *testing.T) {
 		for _, world := range l.worlds() {
 			t.Run(lang+" "+world, func(t *testing.T) {
 				quick(t, lang)
-				if lang == golang.name && world != manifest.WorldPolicy && os.Getenv("TALON_TEST_GUIDES") == "" {
-					t.Skip("its machine code takes several seconds: make guides; cmd/labtest runs a new strategy")
+				if world == manifest.WorldStrategy || world == manifest.WorldThrottle && lang == rust.name {
+					testkit.Nightly(t, "cmd/labtest runs a new strategy in each language, and the throttle is tried in Go")
+				}
+				if world == manifest.WorldThrottle && os.Getenv("TALON_TEST_GUIDES") == "" {
+					testkit.Nightly(t, "its machine code takes several seconds: make guides")
 				}
 				dir := filepath.Join(t.TempDir(), "mine")
 				if err := Create(dir, world, lang); err != nil {
@@ -106,7 +110,7 @@ func compiled(t *testing.T, l *language, dir string) (s *Source, said string) {
 // are followed (make guides). The tests of the examples run modules in every language.
 func quick(t *testing.T, lang string) {
 	t.Helper()
-	if (lang == rust.name || lang == assemblyscript.name) && os.Getenv("TALON_TEST_GUIDES") == "" {
+	if (lang == rust.name || lang == assemblyscript.name) && os.Getenv("TALON_TEST_GUIDES") == "" && !testkit.Scale() {
 		t.Skip("its compiler takes several seconds: make guides")
 	}
 }
