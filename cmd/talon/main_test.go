@@ -56,10 +56,7 @@ func (t tests) Run() int {
 	}
 	defer c.close()
 	code := plugintest.Main(t.M)
-	if left := c.report(); left != "" {
-		fmt.Fprintf(os.Stderr, "commands left something behind:\n%s\n", left)
-	}
-	if err := checkStarts(); err != nil && code == 0 {
+	if err := errors.Join(c.check(), checkStarts()); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

@@ -379,6 +379,7 @@ func (s *mirror) fetch(r *relay) bool {
 // next goes on with a relay when all that it was asked for is here.
 func (s *mirror) next(r *relay) {
 	p := r.peer
+	rests := p.Rests() // before subscriptions are opened, which do not hold up a turn
 	asked := s.deferNoMore(r)
 	switch {
 	case r.stage == probing && r.wide == wide:
@@ -407,7 +408,7 @@ func (s *mirror) next(r *relay) {
 	if r.asked {
 		s.ended++
 	}
-	if !p.Quiet() {
+	if rests && !p.Quiet() {
 		s.After(p, layers.Delay, stall) // the rest is asked for again by then, and the next turn takes its end
 		return
 	}

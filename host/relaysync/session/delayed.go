@@ -86,8 +86,17 @@ func (*delayedFetch) saw(*request, *match.Digest) bool { return true }
 
 func (f *delayedFetch) complete(s *Session, r *request) {
 	s.closeRequest(r)
-	if r.failed || s.mayBeCut(r, f.filters) {
+	switch {
+	case r.failed:
 		f.give(s)
+	case s.mayBeCut(r, f.filters):
+		s.pageThrough(f.filters, func(whole bool) {
+			if !whole {
+				f.give(s)
+			}
+			f.end(s)
+		})
+		return
 	}
 	f.end(s)
 }
@@ -104,7 +113,7 @@ func (f *delayedFetch) refused(s *Session, _ *request, class uint32, _ string) {
 	f.end(s)
 }
 
-// give ends the live request, so that the strategy opens it again and fetches page by page.
+// give ends the live request, so that the strategy opens it again later, and fetches.
 func (f *delayedFetch) give(s *Session) {
 	if !f.live.closed {
 		s.fail(f.live, abi.ClassError, "what the subscription may have missed was not fetched")

@@ -15,6 +15,7 @@ type fetch struct {
 	matchers []match.Matcher
 	started  bool
 	gone     bool
+	done     func() // nil: the strategy asked for it, and hears of its end
 
 	method         uint32 // that is asked for; then the one that is used
 	limit          int    // events of one page
@@ -176,6 +177,10 @@ func (h *fetch) finish(s *Session) {
 		return
 	}
 	h.abandon(s)
+	if h.done != nil {
+		h.done()
+		return
+	}
 	method := h.method
 	if method == abi.MethodAuto {
 		method = abi.MethodNegentropy

@@ -102,11 +102,40 @@ func (*missed) saw(*request, *match.Digest) bool { return true }
 
 func (m *missed) complete(s *Session, r *request) {
 	s.closeRequest(r)
-	if r.failed || s.mayBeCut(r, m.filters) {
+	switch {
+	case r.failed:
 		m.give(s)
-	} else {
+	case s.mayBeCut(r, m.filters):
+		s.pageThrough(m.filters, func(whole bool) {
+			if whole {
+				m.end(s)
+			} else {
+				m.give(s)
+			}
+		})
+	default:
 		m.end(s)
 	}
+}
+
+// pageThrough fetches page by page, one filter after the other, and tells done whether that is all.
+func (s *Session) pageThrough(filters []host.Filter, done func(whole bool)) {
+	if len(filters) == 0 {
+		done(true)
+		return
+	}
+	f := filters[0]
+	f.Limit = -1
+	h := &fetch{cmd: &Fetch{Filter: f, Method: abi.MethodREQ, Purpose: abi.PurposeReconnect}, method: abi.MethodREQ}
+	h.done = func() {
+		if h.result.partial {
+			done(false)
+			return
+		}
+		s.pageThrough(filters[1:], done)
+	}
+	s.pace.running++
+	h.start(s)
 }
 
 // unstatedLimit is how many events an answer has that may have been cut by a relay that states no
@@ -124,8 +153,7 @@ func (m *missed) refused(s *Session, _ *request, class uint32, _ string) {
 	m.give(s)
 }
 
-// give ends the live request: the strategy opens it again, and fetches page by page what it may have
-// missed.
+// give ends the live request: the strategy opens it again later, and fetches what it may have missed.
 func (m *missed) give(s *Session) {
 	if !m.live.closed {
 		s.fail(m.live, abi.ClassError, "what the subscription may have missed was not fetched")

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"talon/host"
 	"talon/sdk/abi"
 )
 
@@ -86,7 +87,8 @@ func missing(t *testing.T) *rig {
 }
 
 // If the relay refuses the request for missed events, the session sends it again. If that does not
-// help, or the answer may be cut, the strategy opens the subscription again, and fetches.
+// help, the strategy opens the subscription again, and fetches. If the answer may be cut, the session asks
+// page by page, and the subscription stays.
 func TestMissedRefused(t *testing.T) {
 	closed := fmt.Sprintf("closed a class=%d", abi.ClassError)
 	g := missing(t)
@@ -105,12 +107,36 @@ func TestMissedRefused(t *testing.T) {
 	}
 	g.want("reports when it is refused again and again", g.reports(), closed)
 
-	g = missing(t)
-	for _, e := range notes(unstatedLimit) {
-		g.event("s3", e)
+	var some []*host.Event
+	for i := range unstatedLimit {
+		some = append(some, alice.Event(1, epoch-int64(i), ""))
 	}
-	g.say(`["EOSE","s3"]`)
-	g.want("reports when the answer may be cut", g.reports(), closed)
+	cut := func() {
+		g = missing(t)
+		for _, e := range some {
+			g.event("s3", e)
+		}
+		g.take()
+		g.say(`["EOSE","s3"]`)
+		g.want("messages when the answer may be cut", g.take(), `"CLOSE" "s3"`, `"REQ" "s4"`)
+		g.want("reports then", g.reports())
+	}
+	cut()
+	if got := g.all[len(g.all)-1]; !strings.Contains(got, `"since":`) || !strings.Contains(got, `"limit":500`) {
+		t.Errorf("the page asks with %s", got)
+	}
+	for _, e := range some {
+		g.event("s4", e)
+	}
+	g.say(`["EOSE","s4"]`)
+	g.want("messages after a page", g.take(), `"CLOSE" "s4"`, `"REQ" "s5"`)
+	g.event("s5", some[unstatedLimit-1])
+	g.say(`["EOSE","s5"]`)
+	g.want("messages after the last page", g.take(), `"CLOSE" "s5"`)
+	g.want("reports after it", g.reports(), "eose a events=0 new=0")
+	cut()
+	g.say(`["CLOSED","s4","error: not now"]`)
+	g.want("reports when a page is refused", g.reports(), closed)
 
 	g = missing(t)
 	g.do(Unsubscribe{ID: "a"})
@@ -222,7 +248,9 @@ func TestDelayed(t *testing.T) {
 				g.event("s3", e)
 			}
 			g.say(`["EOSE","s3"]`)
-			g.want("reports", g.reports(), fmt.Sprintf("closed b class=%d", abi.ClassError), "delayed 0")
+			g.want("reports", g.reports())
+			g.say(`["EOSE","s4"]`)
+			g.want("reports after the page", g.reports(), "delayed 0")
 		},
 	} {
 		t.Run(name, run)

@@ -355,7 +355,6 @@ func (sub *subscription) refused(s *Session, r *request, class uint32, reason st
 		delete(s.subs, sub.cmd.ID)
 	}
 	sub.gone = true
-	s.debug("a subscription ended", "relay", s.relay, "id", sub.cmd.ID, "class", class, "reason", Quote(reason))
 	s.notify(&Closed{Serial: sub.cmd.Serial, Input: abi.Closed{Relay: s.relay, ID: sub.cmd.ID, Class: class, Reason: Quote(reason)}})
 }
 
