@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,6 +50,12 @@ func (t tests) Run() int {
 	}
 	if !isWarm() {
 		return plugintest.Main(t.M)
+	}
+	// Most tests wait for servers most of the time.
+	parallel := false
+	flag.Visit(func(f *flag.Flag) { parallel = parallel || f.Name == "test.parallel" })
+	if n := runtime.GOMAXPROCS(0); !parallel && n < 8 {
+		_ = flag.Set("test.parallel", strconv.Itoa(2*n))
 	}
 	c, err := openCommands()
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"talon/cmd/internal/gitremote"
 )
 
 // startsFile is next to the program, and has a line for each of its starts.
@@ -17,6 +19,7 @@ const startsFile = "starts"
 // waits is the line of a process that waits for commands.
 const waits = "waits for commands"
 
+// countStart adds a line for this process.
 func countStart() {
 	path, err := os.Executable()
 	if err != nil {
@@ -48,21 +51,25 @@ func checkStarts() error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	starts, waiting := 0, 0
+	starts, kinds := 0, make(map[string]int)
 	for line := range strings.Lines(string(text)) {
-		if strings.TrimSpace(line) == waits {
-			waiting++
-		} else {
+		kind := strings.TrimSpace(line)
+		if words := strings.Fields(kind); kind != waits {
+			kind = strings.Join(words[:min(len(words), 2)], " ")
 			starts++
 		}
+		if strings.HasPrefix(kind, gitremote.Name) {
+			kind = gitremote.Name // without the name of the remote
+		}
+		kinds[kind]++
 	}
 	if testing.Verbose() {
-		fmt.Printf("the program was started %d times, and %d processes waited for commands\n", starts, waiting)
+		fmt.Printf("the program was started %d times: %v\n", starts, kinds)
 	}
 	// Each test that runs at the same time may have several servers, and some are killed.
-	if limit := 40 + 8*runtime.GOMAXPROCS(0); starts > maxStarts || waiting > limit {
-		return fmt.Errorf("the program was started %d times, want at most %d, and %d processes waited for commands, want at most %d:\n%s",
-			starts, maxStarts, waiting, limit, text)
+	if limit := 40 + 8*runtime.GOMAXPROCS(0); starts > maxStarts || kinds[waits] > limit {
+		return fmt.Errorf("the program was started %d times, want at most %d, and %d processes waited for commands, want at most %d: %v",
+			starts, maxStarts, kinds[waits], limit, kinds)
 	}
 	return nil
 }
