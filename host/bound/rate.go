@@ -182,7 +182,7 @@ func (h *hourly[K]) charge(key K, amount float64, now time.Time) {
 // counting returns what still counts of what a key has used. REQUIRES: mu.
 func (h *hourly[K]) counting(key K, now time.Time) float64 {
 	u := h.used[key]
-	return max(0, u.amount-max(0, now.Sub(u.at).Hours())*float64(h.share))
+	return max(0, u.amount-float64(max(0, now.Sub(u.at).Hours())*float64(h.share)))
 }
 
 // evict drops the keys that have used no more than the average. REQUIRES: mu.

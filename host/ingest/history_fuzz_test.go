@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // runHistory carries out operations, three bytes each, on a history and on a list of changes that
@@ -94,8 +95,9 @@ func runHistory(t *testing.T, program []byte) {
 }
 
 func FuzzHistory(f *testing.F) {
+	testkit.SkipRace(f)
 	f.Add([]byte{0, 1, 0, 4, 0, 0, 0, 2, 1, 5, 0, 0, 3, 3, 3, 7, 0, 8, 8, 16, 255, 5, 0, 0})
-	for seed := range uint64(12) {
+	for seed := range uint64(testkit.Sized(5, 12)) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		program := make([]byte, 900)
 		for i := range program {

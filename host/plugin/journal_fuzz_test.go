@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // runJournal notes decisions, one for each byte, in a journal and in a plain list, of which the last
@@ -51,9 +52,10 @@ func runJournal(t *testing.T, limit int, program []byte) {
 }
 
 func FuzzJournal(f *testing.F) {
+	testkit.SkipRace(f)
 	f.Add(uint8(3), []byte{1, 2, 3, 1, 4, 2, 5, 6, 1})
 	f.Add(uint8(0), []byte{1, 2})
-	for seed := range uint64(10) {
+	for seed := range uint64(testkit.Sized(5, 10)) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		program := make([]byte, 400)
 		for i := range program {

@@ -141,6 +141,7 @@ func TestPrices(t *testing.T) {
 // TestHostCallsSpendFuel calls a host function as often as the host allows: the fuel
 // of the default budget is spent before.
 func TestHostCallsSpendFuel(t *testing.T) {
+	testkit.SkipRace(t)
 	take := hostCall{abi.CapBucketTake, funcType(wasmtest.I64, 4, wasmtest.I64), wasmtest.Body(consts(0, 32, 1, 1<<30), wasmtest.I64Const(1))}
 	for calls, fails := range map[int]bool{4900: false, 5100: true} {
 		m := mustLoad(t, take.guest(calls).assemble(), func(o *Options) { o.State = newState(t) })

@@ -11,17 +11,17 @@ import (
 	"talon/host"
 	"talon/host/memfacts"
 	"talon/host/plugin/plugintest"
-	"talon/internal/race"
 	"talon/internal/testkit"
 )
 
 // TestGuestThatCollectsGarbage runs a guest long enough for its garbage
 // collector to run within decisions, on their fuel.
 func TestGuestThatCollectsGarbage(t *testing.T) {
+	testkit.SkipRace(t)
 	m := loadGo(t, "host/plugin/guest/testdata/guests/garbage", func(o *Options) { o.Instances = 1 })
 	it := item(1, strings.Repeat("Some Words ", 30))
 	decisions := 5_000 // allocate 16 MB
-	if testing.Short() || race.Detector {
+	if testing.Short() {
 		decisions = 2_000
 	}
 	for i := range decisions {

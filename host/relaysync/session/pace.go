@@ -95,14 +95,14 @@ func (p *pace) grow(now int64, l *Limits) bool {
 }
 
 // perMinute returns the messages that the relay takes in a minute, 0 if it has not complained.
-func (p *pace) perMinute() uint32 { return uint32(p.learnt*60 + 0.5) }
+func (p *pace) perMinute() uint32 { return uint32(float64(p.learnt*60) + 0.5) }
 
 func (p *pace) refill(seconds float64, l *Limits) {
 	rate, burst := l.Requests, float64(l.Burst)
 	if p.learnt > 0 {
 		rate, burst = p.learnt, max(2, p.learnt*burstTime)
 	}
-	p.tokens = min(burst, p.tokens+seconds*rate)
+	p.tokens = min(burst, p.tokens+float64(seconds*rate))
 }
 
 // wait returns the milliseconds until another request may begin.
