@@ -217,6 +217,9 @@ const usualMessage = 64 << 10
 
 // shape returns how much a message to the relay may hold, by the host's limits, the relay's own
 // statements, and its earlier refusals.
+//
+// One subscription has at most 1/maxPart of the values that a relay takes in all. Otherwise the least recent
+// subscription could not give way to a more recent one, and neither would fit.
 func (p *Peer) shape() shape {
 	limits := &p.driver.budget.limits
 	message := usualMessage
@@ -244,11 +247,20 @@ func (p *Peer) shape() shape {
 	}
 	s.values = max(0, min(s.values, s.filterBytes/rootBytes))
 	s.chunks = 1
+	limit := p.maxValues()
+	if limit > 0 {
+		s.values = min(s.values, max(1, limit/maxPart/3-1))
+	}
 	if s.values > 0 {
 		s.chunks = max(1, min(s.filters/3, s.bytes/(3*rootBytes*s.values)))
+		if limit > 0 {
+			s.chunks = max(1, min(s.chunks, limit/maxPart/(3*(s.values+1))))
+		}
 	}
 	return s
 }
+
+const maxPart = 4
 
 // possible reports whether anything can be asked for.
 func (s shape) possible() bool { return s.values > 0 && s.filters > 0 }

@@ -87,7 +87,9 @@ func (p *Peer) openSome(t *stepBudget, o *opening) bool {
 	w.add(&p.driver.Index, c, which, o.Since, [3]int64{})
 	if o.Live && !c.Announcements && s.filters >= 3 {
 		// Addresses of repositories may be longer than ids: the next chunk may be as large as the first.
-		for n, first := 1, w.size; n < s.chunks && w.size+first <= s.bytes && o.content.Items.inLayers() > 0; n++ {
+		// A chunk for which the relay has no room does not keep the first from being opened.
+		next := func() int { return w.count + len(w.filters) + 3*(1+min(s.values, o.content.Items.inLayers())) }
+		for n, first := 1, w.size; n < s.chunks && w.size+first <= s.bytes && o.content.Items.inLayers() > 0 && p.fits(next()); n++ {
 			more := p.driver.Index.chunk(&o.content, s)
 			w.add(&p.driver.Index, more, o.which, o.Since, [3]int64{})
 			c.Items.AddItems(more.Items)
