@@ -164,12 +164,13 @@ func (c *commands) next() (*net.UnixConn, error) {
 	return w, nil
 }
 
-// check returns an error if a server left something behind when it stopped in order. Other commands may.
+// check returns an error if a server left something behind when it stopped in order. Other commands may, and so
+// may libraries: pgx once left the goroutine that watched a query, in one of about fifteen runs of all tests.
 func (c *commands) check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for what := range c.left {
-		if strings.HasPrefix(what, "serve ") {
+		if strings.HasPrefix(what, "serve ") && !strings.Contains(what, ofLibrary) {
 			return fmt.Errorf("a server that has stopped left something behind: %s", what)
 		}
 	}

@@ -239,8 +239,12 @@ func (w *worker) leftovers(args, before []string, patient bool) string {
 	}
 }
 
-// goroutines names a goroutine that is not of the worker itself, "" if there is none.
-func goroutines() string {
+// ofLibrary begins the name of a goroutine that runs no code of Talon.
+const ofLibrary = "of a library: "
+
+// goroutines names a goroutine that is not of the worker itself, one that runs code of Talon first, "" if there
+// is none.
+func goroutines() (found string) {
 	if runtime.NumGoroutine() <= 2 {
 		return ""
 	}
@@ -257,9 +261,14 @@ func goroutines() string {
 			by, _, _ = strings.Cut(by, "\n")
 			function += " by " + by
 		}
-		return function
+		if strings.Contains(stack, "\ntalon/") || strings.Contains(stack, "created by talon/") {
+			return function
+		}
+		if found == "" {
+			found = ofLibrary + function
+		}
 	}
-	return ""
+	return found
 }
 
 // openFiles returns the numbers and names of the files that this process has open, the streams apart.

@@ -216,7 +216,7 @@ func (w *twoTalons) live(events []*nostr.Event, pause time.Duration) (times []ti
 func TestSyncManyRoots(t *testing.T) {
 	notUnderRace(t)
 	type scale struct{ issues, values int }
-	scales, quick := []scale{{700, 1200}}, true
+	scales, quick := []scale{{300, 520}}, true
 	if os.Getenv("TALON_TEST_SCALE") != "" {
 		scales, quick = []scale{{7_500, 20_000}, {20_000, 0}}, false
 	} else {
