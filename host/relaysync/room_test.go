@@ -76,8 +76,8 @@ func TestRoom(t *testing.T) {
 						testkit.Nightly(t, "mirror is tried at this relay")
 					}
 					if name == "talon that does not say it" && len(scales) == 1 {
-						// Open: in one of about twenty runs recent root events have no subscription, and wait for a poll.
-						testkit.Nightly(t, "it fails in one of about twenty runs")
+						// Open: in one of three runs recent root events have no subscription, and wait for a poll.
+						testkit.Nightly(t, "it fails in one of three runs")
 					}
 					p := matrixProfile(t, r.base, r.keys)
 					synctest.Test(t, func(t *testing.T) { said.run(t, modules, code, p) })
