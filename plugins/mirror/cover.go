@@ -299,11 +299,17 @@ func (s *mirror) listen(r *relay) (asked bool) {
 		p.Open(layers.Announcements, live)
 		p.Open(layers.Of(want), live)
 	default:
-		if first := s.firstAsked(r, more); !first.Empty() {
-			p.Open(layers.Of(first), layers.Opening{Track: true, Purpose: strategy.PurposeStartup})
-			more.RemoveItems(first)
+		first, later := s.firstAsked(r, more)
+		if !first.Empty() {
+			how := layers.Opening{Track: true, Purpose: strategy.PurposeStartup}
+			if r.whole {
+				how.Purpose = r.how.Purpose
+			}
+			p.Open(layers.Of(first), how)
 			asked, r.asked = true, true
 		}
+		more.RemoveItems(first)
+		more.RemoveItems(later)
 		p.Open(layers.Of(more), live)
 	}
 	if r.paged() && r.metAt > r.compared {
@@ -315,23 +321,34 @@ func (s *mirror) listen(r *relay) (asked bool) {
 	return asked
 }
 
-// firstAsked returns the items of a relay without NIP-77 that one REQ brings the past of, and then what is new.
-// A fetch would send their values once more. The relay has its turn, and no other is asked for these items now.
-func (s *mirror) firstAsked(r *relay, more layers.Items) (first layers.Items) {
+// firstAsked divides items of a relay without NIP-77 where one REQ brings the past of items, and then what is new.
+// A subscription and a fetch would send their values twice. It returns the items for such a REQ now, if the relay has
+// its turn, and the items whose REQ comes soon, with its turn or after the turns of others that are asked for them.
+func (s *mirror) firstAsked(r *relay, more layers.Items) (first, later layers.Items) {
 	p := r.peer
-	if r.state != running || !r.paged() || !p.AnswersOnce() || r.compared > 0 && r.metAt > r.compared {
-		return first
+	if !r.paged() {
+		return first, later
 	}
-	first = layers.Plan(more, p.Pending(), p.Confirmed)
+	unasked := layers.Plan(more, p.Pending(), p.Confirmed)
+	switch {
+	case unasked.Empty() || !p.FitsOnce(unasked) || p.Crowded(unasked, s.max, false):
+		return first, later
+	case r.state == running:
+	case s.Now() < r.notBefore, r.state == idle && r.compared == 0, r.state == queued && !s.turnIsNext(r):
+		return first, later
+	default:
+		return first, unasked
+	}
+	first = unasked.Clone()
 	for _, other := range s.running {
 		if other != r {
 			first.RemoveItems(other.peer.Pending())
 		}
 	}
-	if p.Crowded(first, s.max, false) {
-		return layers.Items{}
+	if r.compared == 0 {
+		later = layers.Plan(unasked, first, layers.Items{})
 	}
-	return first
+	return first, later
 }
 
 // spare is how many items a relay may be listened to for in vain.

@@ -23,6 +23,8 @@ func TestConverges(t *testing.T) {
 		strategytest.Converges(t, manifest, new(mirror), nil, seed)
 		// Everything is reopened often, and while something else is on its way.
 		strategytest.Converges(t, manifest, new(mirror), map[string]any{"consolidate_above_filters": int64(12)}, seed)
+		// After an absence nothing is fetched again by a later check.
+		strategytest.Converges(t, manifest, new(mirror), map[string]any{"check_minutes_pages": int64(525600)}, seed)
 		// There are twice as many relays as connections.
 		strategytest.Converges(t, manifest, new(mirror), map[string]any{"max_relays": int64(3), "visit_hours": int64(1)}, seed)
 		// One relay after the other, one of each repository.

@@ -261,16 +261,30 @@ func (s *mirror) begin(r *relay) {
 	}
 }
 
-// mayDefer reports whether a relay that is asked for the first time may have no NIP-77, and one REQ brings there
-// what is stored and what is new. Until that is known, a subscription and a fetch would send the values twice.
+// mayDefer reports whether one REQ may bring what is stored at a relay and what is new there. A subscription before
+// that, and a fetch, would send the values twice. The relay has not been asked yet, and may have no NIP-77, or it was
+// away.
 func (s *mirror) mayDefer(r *relay) bool {
 	p := r.peer
-	return r.compared == 0 && !r.whole && !r.visitor && p.Caps.Negentropy != strategy.SupportYes && p.AnswersOnce() && p.Listening().Empty()
+	if r.whole || r.visitor || p.Caps.Negentropy == strategy.SupportYes || !p.AnswersOnce() || !p.Listening().Empty() {
+		return false
+	}
+	return r.compared == 0 || r.paged() && r.metAt > r.compared
+}
+
+// fetchesAll reports whether the next comparison with a relay without NIP-77 is a fetch of everything, whatever its date.
+func (s *mirror) fetchesAll(r *relay) bool {
+	return r.compared == 0 || r.all || r.absent && s.Now() >= r.checkAt(s.check)
 }
 
 // asksFirst reports whether a relay is listened to only after its announcements.
 func (s *mirror) asksFirst(r *relay) bool {
-	return r.defers || r.state == queued && r.waits != s.ended && len(s.queue)+s.busy() <= s.slots && s.mayDefer(r)
+	return r.defers || r.state == queued && s.turnIsNext(r) && s.mayDefer(r)
+}
+
+// turnIsNext reports whether a relay that waits for its turn need not wait for others.
+func (s *mirror) turnIsNext(r *relay) bool {
+	return r.waits != s.ended && len(s.queue)+s.busy() <= s.slots
 }
 
 // deferNoMore listens to a relay, and reports whether it asks for what is stored, too.
@@ -326,7 +340,7 @@ func (s *mirror) beginWide(r *relay) {
 func (s *mirror) beginNarrow(r *relay) {
 	p := r.peer
 	r.stage, r.cost = narrow, 0
-	r.everything = r.compared == 0 || r.all || r.absent && s.Now() >= r.checkAt(s.check)
+	r.everything = s.fetchesAll(r)
 	if r.paged() && r.compared > 0 && !r.all && (!r.everything || s.overlap > 0) {
 		overlap := s.overlapShort
 		if r.everything {
@@ -334,7 +348,13 @@ func (s *mirror) beginNarrow(r *relay) {
 		}
 		again := layers.Fetching{Method: strategy.MethodREQ, Since: s.since(r.here(), overlap), Purpose: r.how.Purpose}
 		p.Fetch(layers.Announcements, again)
-		p.Fetch(layers.Of(p.Confirmed), again)
+		missed := p.Confirmed.Clone()
+		if r.defers {
+			heard := both(missed, s.heard(r))
+			p.Open(layers.Of(heard), layers.Opening{Live: true, Missed: again.Since, Purpose: again.Purpose})
+			missed.RemoveItems(heard)
+		}
+		p.Fetch(layers.Of(missed), again)
 		return
 	}
 	p.Confirmed = layers.Items{}

@@ -59,6 +59,12 @@ func (p *Peer) AnswersOnce() bool {
 	return p.Caps.MaxLimit > 0 && p.Caps.MaxValues == 0 && p.shape().filters >= 3
 }
 
+// FitsOnce reports whether subscriptions that bring what is stored about items use up to half of those that the relay
+// allows. They have fewer filters than those that bring only what is new.
+func (p *Peer) FitsOnce(items Items) bool {
+	return p.AnswersOnce() && 2*p.shape().subsFor(sizeOf(Of(items)), false) <= p.maxSubs()
+}
+
 // joins reports whether one REQ fetches these parts of a batch.
 func (p *Peer) joins(b *batch, which parts) bool {
 	limits := &p.driver.budget.limits
@@ -142,4 +148,29 @@ func (p *Peer) jointRefused(c abi.Closed, now int64) bool {
 		b.apart = true
 	}
 	return true
+}
+
+// A subscription without a since brings new events of any date. After an absence the missed ones come with it, too:
+// it asks for the newest few stored events. A fetch by since would send the values once more. If the few reach
+// back to the absence, nothing is missing. Else the fetch follows.
+//
+// Some relays give that many events for each filter, others for all of them together (nostream). If an answer
+// has more than that many, one of its filters may be cut, although another one reaches further back.
+const (
+	newestFrom  = 3200 // bytes of values that it is worth it for
+	newestBytes = 4800 // of values, for each of the newest events
+)
+
+// newest returns the number of stored events that the subscription which was written asks for; 0: none.
+func (p *Peer) newest() uint32 {
+	size := p.driver.writer.size
+	if size < newestFrom || !p.AnswersOnce() {
+		return 0
+	}
+	return min(max(uint32(size/newestBytes), 2), p.Caps.MaxLimit)
+}
+
+// hasMissed reports whether the stored events of a subscription are all that were missed.
+func (s *sub) hasMissed(e abi.Eose) bool {
+	return e.Events < s.newest || e.Events == s.newest && e.MinCreatedAt < s.open.Missed
 }

@@ -106,6 +106,7 @@ type Opening struct {
 	Live    bool   // only what is new
 	Since   int64  // unix seconds; 0: everything
 	Purpose uint32 // PurposeLive: until now the content was live in another subscription
+	Missed  int64  // unix seconds; with Live: what is dated since then comes as well. 0: nothing
 
 	// Track makes the content pending until all that is stored has arrived, and
 	// confirmed then.
@@ -167,7 +168,8 @@ type sub struct {
 	values   int    // of its filters, as relays count them
 	opened   int64  // unix milliseconds
 	tries    uint
-	narrow   uint // of the peer, when it was opened
+	narrow   uint   // of the peer, when it was opened
+	newest   uint32 // with Missed: so many stored events were asked for, at most
 }
 
 // ask is a running historic, or a subscription that brings all parts of a batch together.
@@ -197,7 +199,9 @@ func (p *Peer) Visitor() bool { return p.visitor }
 // by closing the subscription counts as under way, because no plan asks for it again.
 func (p *Peer) Quiet() bool {
 	return len(p.openings)+len(p.jobs)+len(p.batches) == 0 &&
-		!slices.ContainsFunc(p.lost, func(o *opening) bool { return !o.Live && !o.Track && o.Since < p.driver.since(o.at) })
+		!slices.ContainsFunc(p.lost, func(o *opening) bool {
+			return o.Missed > 0 || !o.Live && !o.Track && o.Since < p.driver.since(o.at)
+		})
 }
 
 // Rests reports whether all that is under way are fetches that failed, and are made again later.
@@ -323,13 +327,18 @@ func (p *Peer) unfinished() *job {
 		add(p.missed.content, p.missed.Since, p.missed.Apart)
 	}
 	for _, o := range p.openings {
-		if !o.Track && !o.Live && o.Purpose != strategy.PurposeLive {
+		switch {
+		case o.Live && o.Missed > 0:
+			add(o.content, o.Missed, 0)
+		case !o.Track && !o.Live && o.Purpose != strategy.PurposeLive:
 			add(o.content, o.Since, 0)
 		}
 	}
 	for _, o := range p.lost {
 		switch {
 		case o.Track:
+		case o.Live && o.Missed > 0:
+			add(o.content, o.Missed, 0)
 		case o.Live:
 			add(o.content, p.driver.since(o.at), 0)
 		default:
@@ -375,7 +384,7 @@ func (p *Peer) Open(c Content, how Opening) {
 	rest := p.divide(&c, how.Live)
 	p.pollNoMore(c, how)
 	p.opens(&opening{content: c, Opening: how, which: allParts})
-	if !rest.Empty() {
+	if !rest.Empty() { // what it missed is fetched
 		p.withoutSub(&opening{content: Of(rest), Opening: how, which: allParts})
 	}
 }
@@ -594,10 +603,14 @@ func (p *Peer) takeBack(c *Content, how Opening) {
 		}
 	}
 	c.Items.RemoveItems(back)
-	if !how.Live {
+	since := how.Since
+	if how.Live {
+		since = how.Missed
+	}
+	if !how.Live || since > 0 {
 		p.fetches(&job{
 			content: Of(back.Clone()), which: allParts,
-			Fetching: Fetching{Method: strategy.MethodREQ, Since: how.Since, Purpose: how.Purpose, Track: how.Track},
+			Fetching: Fetching{Method: strategy.MethodREQ, Since: since, Purpose: how.Purpose, Track: how.Track},
 		})
 	}
 }

@@ -94,7 +94,8 @@ func (p *Peer) makeRoom(t *stepBudget, o *opening, s shape) bool {
 }
 
 // join takes open subscriptions to few items into an opening, if one more subscription is all that
-// there is room for. It reports whether there are some.
+// there is room for. It reports whether there are some. It takes the smallest ones, and no larger ones than it has
+// items so far.
 func (p *Peer) join(o *opening, s shape) bool {
 	size := sizeOf(o.content)
 	if s.apart() > 1 || o.joined || o.which != allParts || o.content.Announcements || s.chunksFor(size) > s.chunks {
@@ -107,13 +108,18 @@ func (p *Peer) join(o *opening, s shape) bool {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *sub) int { return cmp.Compare(a.content.Items.Len(), b.content.Items.Len()) })
+	joined := 0
 	for _, sub := range list {
 		all := size
 		all.add(sizeOf(sub.content))
+		if joined > 0 && (joined >= p.maxSubs()/2 || sub.content.Items.Len() > size.items()) {
+			break // its values would be sent once more, for the place of one subscription
+		}
 		if s.chunksFor(all) > s.chunks || !p.fits(s.valuesFor(all.repos)+s.valuesFor(all.roots)) {
 			break
 		}
 		size = all
+		joined++
 		p.takeOver(o, sub)
 	}
 	return o.joined
@@ -130,12 +136,15 @@ func (p *Peer) takeOver(o *opening, from *sub) {
 
 // fetchApart makes an opening ask for new events only. A fetch brings the stored ones.
 func (p *Peer) fetchApart(o *opening) {
+	since := o.Since
 	if o.Live {
-		return
+		if since = o.Missed; since == 0 {
+			return
+		}
 	}
 	p.fetches(&job{
 		content: o.content.clone(), which: o.which,
-		Fetching: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
+		Fetching: Fetching{Method: strategy.MethodREQ, Since: since, Purpose: o.Purpose, Track: o.Track},
 	})
 	o.Opening = Opening{Live: true}
 }
@@ -241,6 +250,9 @@ func (p *Peer) takeOut(o *opening, items Items) {
 	missed := Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track}
 	if o.Live {
 		missed = Fetching{Method: p.driver.set.Method, Since: p.driver.since(o.at), Purpose: strategy.PurposeReconnect}
+		if o.Missed > 0 {
+			missed.Since = o.Missed
+		}
 	}
 	p.fetches(&job{content: Of(again), which: o.which, Fetching: missed})
 }

@@ -159,17 +159,27 @@ func (p *Peer) subscribe(t *stepBudget, o *opening, c Content, which parts, filt
 			s.values += len(tag.Values)
 		}
 	}
-	prefix := liveID
-	if !o.Live {
+	prefix, since := liveID, o.Since
+	if o.Live && o.Missed > 0 {
+		since = o.Missed
+		if s.newest = p.newest(); s.newest == 0 {
+			p.fetches(&job{content: c.clone(), which: which, Fetching: Fetching{Method: p.driver.set.Method, Since: since, Purpose: o.Purpose}})
+			s.open.Missed = 0
+		}
+		for i := range filters {
+			filters[i].Limit = s.newest
+		}
+	}
+	if !o.Live || s.newest > 0 {
 		prefix = reqID
 		s.batch = &batch{
 			content: c, todo: which, stored: true,
-			fetch: Fetching{Method: strategy.MethodREQ, Since: o.Since, Purpose: o.Purpose, Track: o.Track},
+			fetch: Fetching{Method: strategy.MethodREQ, Since: since, Purpose: o.Purpose, Track: o.Track},
 		}
 		p.batches = append(p.batches, s.batch)
 	}
 	p.subs = append(p.subs, s)
-	t.out.Subscribe(strategy.Subscription{Relay: p.URL, ID: id(prefix, s.id), Filters: filters, Live: o.Live, Purpose: o.Purpose})
+	t.out.Subscribe(strategy.Subscription{Relay: p.URL, ID: id(prefix, s.id), Filters: filters, Live: o.Live && s.newest == 0, Purpose: o.Purpose})
 }
 
 // retire closes old subscriptions after their replacements are open.
@@ -216,7 +226,7 @@ func (p *Peer) retireOne(t *stepBudget, early bool) bool {
 }
 
 func (s *sub) name() string {
-	if s.open.Live {
+	if s.open.Live && s.newest == 0 {
 		return id(liveID, s.id)
 	}
 	return id(reqID, s.id)
@@ -364,6 +374,14 @@ func (p *Peer) eose(e abi.Eose) {
 	b := s.batch
 	s.batch = nil
 	p.driver.fetched(p, b.content, abi.HistoricDone{Complete: true, Need: e.Events, New: e.New, MinCreatedAt: e.MinCreatedAt})
+	if s.newest > 0 {
+		if !s.hasMissed(e) {
+			p.fetches(&job{content: b.content.clone(), Fetching: b.fetch, which: s.which})
+		}
+		s.open.Missed = 0
+		p.finishBatch(b)
+		return
+	}
 	if e.Events > 0 && (p.Caps.MaxLimit == 0 || e.Events >= p.Caps.MaxLimit) {
 		// The relay may have more than it returns in one answer. Where several
 		// filters were answered together, nobody knows which of them is cut, and
@@ -451,7 +469,7 @@ func (p *Peer) onWake(now int64) {
 		}
 		content := o.content.clone() // what is opened is taken off o
 		p.opens(o)
-		if o.Live {
+		if o.Live && o.Missed == 0 {
 			p.fetches(&job{
 				content: content, which: o.which,
 				Fetching: Fetching{Method: p.driver.set.Method, Since: p.driver.since(o.at), Purpose: strategy.PurposeReconnect},

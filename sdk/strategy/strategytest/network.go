@@ -19,7 +19,8 @@ import (
 // hours.
 //
 // The relays answer a REQ with less than they have, end subscriptions, take their
-// time with fetches, and let them fail.
+// time with fetches, and let them fail. Some state how much they send in an answer. This is for each filter,
+// or for all together.
 //
 // Of the same seed, everything that a relay does is the same in every run.
 func Converges(t *testing.T, manifestText string, s strategy.Strategy, values map[string]any, seed uint64) {
@@ -48,7 +49,7 @@ func converge(t *testing.T, manifestText string, s strategy.Strategy, values map
 	}
 	for i := range relays {
 		url := fmt.Sprintf("wss://relay-%d", i)
-		n.relays[url] = &simRelay{url: url, up: true, max: 5 * (i % 6), subs: make(map[string]*simSub)}
+		n.relays[url] = &simRelay{url: url, up: true, max: 5 * (i % 6), states: i%6 > 2, union: i%6 == 4, subs: make(map[string]*simSub)}
 		n.urls = append(n.urls, url)
 	}
 	init := &abi.StepInit{Seed: int64(seed)}
@@ -103,7 +104,9 @@ type simRelay struct {
 	asked     bool  // the strategy wants a connection
 	connected bool
 	ended     int64
-	max       int // events that it returns for a filter; 0: all
+	max       int  // events that it returns for a filter; 0: all
+	states    bool // max, in each answer
+	union     bool // max, and the first filter's limit, are for all filters together
 	subs      map[string]*simSub
 	events    []*simEvent
 }
@@ -260,7 +263,11 @@ func (n *network) pass(millis int64) {
 		}
 		if r.up && r.asked && !r.connected {
 			r.connected = true
-			n.queue = append(n.queue, &abi.RelayConnected{Relay: url, DisconnectedAt: r.ended})
+			c := &abi.RelayConnected{Relay: url, DisconnectedAt: r.ended}
+			if r.states {
+				c.Capabilities.MaxLimit = uint32(r.max)
+			}
+			n.queue = append(n.queue, c)
 		}
 	}
 	n.settle()
@@ -321,20 +328,40 @@ func (n *network) do(actions []abi.StepAction) {
 // answer sends stored events, as many as the relay returns.
 func (n *network) answer(r *simRelay, a *abi.StepAction) {
 	eose := &abi.Eose{Relay: r.url, ID: a.ID}
+	var answer []*simEvent
 	for i := range a.Filters {
 		if a.Live {
 			break
 		}
-		for _, e := range r.matching(&a.Filters[i], r.max) {
-			n.deliver(e)
-			eose.Events++
-			if eose.MinCreatedAt == 0 || e.at < eose.MinCreatedAt {
-				eose.MinCreatedAt = e.at
+		for _, e := range r.matching(&a.Filters[i], r.limit(&a.Filters[i])) {
+			if !r.states || !slices.Contains(answer, e) {
+				answer = append(answer, e)
 			}
+		}
+	}
+	if r.union && len(answer) > 0 {
+		slices.SortStableFunc(answer, newestFirst)
+		answer = answer[:min(len(answer), r.limit(&a.Filters[0]))]
+	}
+	for _, e := range answer {
+		n.deliver(e)
+		eose.Events++
+		if eose.MinCreatedAt == 0 || e.at < eose.MinCreatedAt {
+			eose.MinCreatedAt = e.at
 		}
 	}
 	n.queue = append(n.queue, eose)
 }
+
+// limit is how many events the relay returns for a filter; 0: all.
+func (r *simRelay) limit(f *abi.Filter) int {
+	if limit := int(f.Limit); limit > 0 && (r.max == 0 || limit < r.max) {
+		return limit
+	}
+	return r.max
+}
+
+func newestFirst(a, b *simEvent) int { return int(b.at - a.at) }
 
 // fetch sends all that is stored, or fails half-way.
 func (n *network) fetch(r *simRelay, a *abi.StepAction) {
@@ -358,7 +385,7 @@ func (r *simRelay) matching(f *abi.Filter, limit int) []*simEvent {
 			list = append(list, e)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *simEvent) int { return int(b.at - a.at) })
+	slices.SortStableFunc(list, newestFirst)
 	if limit > 0 && len(list) > limit {
 		return list[:limit]
 	}
