@@ -94,8 +94,8 @@ func (p *Peer) makeRoom(t *stepBudget, o *opening, s shape) bool {
 }
 
 // join takes open subscriptions to few items into an opening, if one more subscription is all that
-// there is room for. It reports whether there are some. It takes the smallest ones, and no larger ones than it has
-// items so far.
+// there is room for. It reports whether there are some. It takes the smallest ones. Larger ones than it has items so
+// far are taken as well if room is scarce: a few full subscriptions hold most.
 func (p *Peer) join(o *opening, s shape) bool {
 	size := sizeOf(o.content)
 	if s.apart() > 1 || o.joined || o.which != allParts || o.content.Announcements || s.chunksFor(size) > s.chunks {
@@ -108,11 +108,11 @@ func (p *Peer) join(o *opening, s shape) bool {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *sub) int { return cmp.Compare(a.content.Items.Len(), b.content.Items.Len()) })
-	joined := 0
+	joined, scarce := 0, p.scarce(s)
 	for _, sub := range list {
 		all := size
 		all.add(sizeOf(sub.content))
-		if joined > 0 && (joined >= p.maxSubs()/2 || sub.content.Items.Len() > size.items()) {
+		if joined >= joinFrom && sub.content.Items.Len() > size.items() && !scarce {
 			break // its values would be sent once more, for the place of one subscription
 		}
 		if s.chunksFor(all) > s.chunks || !p.fits(s.valuesFor(all.repos)+s.valuesFor(all.roots)) {
@@ -123,6 +123,20 @@ func (p *Peer) join(o *opening, s shape) bool {
 		p.takeOver(o, sub)
 	}
 	return o.joined
+}
+
+// joinFrom is how many subscriptions are joined at least, so that there is room for the next ones.
+const joinFrom = 3
+
+// scarce reports whether something is polled, or all content takes more than half of the subscriptions.
+func (p *Peer) scarce(s shape) bool {
+	all := size{announcements: 1}
+	for _, sub := range p.subs {
+		if !sub.old && !sub.content.Announcements {
+			all.add(sizeOf(sub.content))
+		}
+	}
+	return !p.unheard.empty() || 2*s.subsFor(all, true) > p.maxSubs()
 }
 
 // takeOver adds the content of an open subscription to an opening. A fetch brings the stored
