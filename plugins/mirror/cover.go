@@ -345,11 +345,14 @@ func (s *mirror) firstAsked(r *relay, more layers.Items) (first, later layers.It
 			first.RemoveItems(other.peer.Pending())
 		}
 	}
-	if r.compared == 0 {
+	if r.compared == 0 || r.metAt <= r.compared && s.Now() < r.metAt+firstTime {
 		later = layers.Plan(unasked, first, layers.Items{})
 	}
 	return first, later
 }
+
+// firstTime is how long after its connection a relay may have a first sync.
+const firstTime = strategy.Minute
 
 // spare is how many items a relay may be listened to for in vain.
 const spare = 50

@@ -282,9 +282,6 @@ func (n *size) add(o size) {
 	n.roots += o.roots
 }
 
-// items is how many of them are in layers.
-func (n size) items() int { return n.repos + n.roots }
-
 func (s shape) chunksFor(n size) int {
 	values := max(s.values, 1)
 	return (n.repos+values-1)/values + (n.roots+values-1)/values

@@ -1,7 +1,6 @@
 package layers
 
 import (
-	"math/bits"
 	"slices"
 
 	"talon/sdk/abi"
@@ -28,6 +27,9 @@ import (
 const (
 	upperPart parts = 1 << 1 // E
 	quotePart parts = 1 << 2 // q
+
+	// Of layer 1. A relay may have no NIP-77, and few of these events are here: the request that shows it is short.
+	secondLevelPart parts = 1 << 1
 )
 
 // nested reports whether a fetch of pages asks by E only for what answers something else than a root event.
@@ -38,6 +40,9 @@ func (b *batch) nested(method uint32) bool {
 // first returns the part to be fetched before the others, 0 if there is none.
 func (p *Peer) first(b *batch, method uint32) parts {
 	part := upperPart
+	if b.content.Announcements && p.driver.set.Apart && method != strategy.MethodREQ && p.Caps.Negentropy == strategy.SupportUnknown && b.todo == 3 {
+		return secondLevelPart
+	}
 	switch {
 	case method == strategy.MethodREQ || p.Caps.Negentropy == strategy.SupportUnknown:
 		part = quotePart
@@ -65,10 +70,10 @@ func (p *Peer) FitsOnce(items Items) bool {
 	return p.AnswersOnce() && 2*p.shape().subsFor(sizeOf(Of(items)), false) <= p.maxSubs()
 }
 
-// joins reports whether one REQ fetches these parts of a batch.
-func (p *Peer) joins(b *batch, which parts) bool {
+// joins reports whether one REQ fetches what is left of a batch. Page by page, the last event would come twice.
+func (p *Peer) joins(b *batch) bool {
 	limits := &p.driver.budget.limits
-	return p.AnswersOnce() && !b.apart && b.busy == 0 && bits.OnesCount8(uint8(which)) > 1 && b.fetch.Limit == 0 &&
+	return p.AnswersOnce() && !b.apart && b.busy == 0 && !b.content.All && b.fetch.Limit == 0 &&
 		len(p.subs)+len(p.stale)+len(p.asks) < int(limits.Subscriptions)
 }
 

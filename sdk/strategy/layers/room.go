@@ -94,8 +94,8 @@ func (p *Peer) makeRoom(t *stepBudget, o *opening, s shape) bool {
 }
 
 // join takes open subscriptions to few items into an opening, if one more subscription is all that
-// there is room for. It reports whether there are some. It takes the smallest ones. Larger ones than it has items so
-// far are taken as well if room is scarce: a few full subscriptions hold most.
+// there is room for. It reports whether there are some. It takes the smallest few. If room is scarce, it takes all
+// that one subscription holds: full ones hold most.
 func (p *Peer) join(o *opening, s shape) bool {
 	size := sizeOf(o.content)
 	if s.apart() > 1 || o.joined || o.which != allParts || o.content.Announcements || s.chunksFor(size) > s.chunks {
@@ -112,8 +112,8 @@ func (p *Peer) join(o *opening, s shape) bool {
 	for _, sub := range list {
 		all := size
 		all.add(sizeOf(sub.content))
-		if joined >= joinFrom && sub.content.Items.Len() > size.items() && !scarce {
-			break // its values would be sent once more, for the place of one subscription
+		if joined == joinedAtOnce && !scarce {
+			break // the values of more would be sent once more, for places that are not needed yet
 		}
 		if s.chunksFor(all) > s.chunks || !p.fits(s.valuesFor(all.repos)+s.valuesFor(all.roots)) {
 			break
@@ -125,8 +125,8 @@ func (p *Peer) join(o *opening, s shape) bool {
 	return o.joined
 }
 
-// joinFrom is how many subscriptions are joined at least, so that there is room for the next ones.
-const joinFrom = 3
+// joinedAtOnce is how many subscriptions one takes the place of, so that there is room for the next ones.
+const joinedAtOnce = 3
 
 // scarce reports whether something is polled, or all content takes more than half of the subscriptions.
 func (p *Peer) scarce(s shape) bool {

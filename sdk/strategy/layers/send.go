@@ -296,7 +296,7 @@ func (p *Peer) askFor(t *stepBudget, b *batch, limit int) bool {
 	}
 	w := &p.driver.writer
 	w.reset(p.SecondLevel, false)
-	if method == strategy.MethodREQ && p.joins(b, which) {
+	if method == strategy.MethodREQ && p.joins(b) {
 		w.add(&p.driver.Index, b.content, which, since, b.until)
 		return p.askJointly(t, b, which)
 	}
