@@ -1,5 +1,5 @@
-// Command settle gives each file below a folder a time that depends on its content alone, and each folder one
-// that depends on the names in it. go test keeps the outcome of a package while the files that its tests
+// Command settle gives each file below a folder a time that depends on its content alone. The time of a folder
+// depends on the names in it. go test keeps the outcome of a package while the files that its tests
 // opened have the same times and sizes. After settle, two checkouts of the same files have the same times,
 // and a file whose content differs has another time.
 //
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// settle does what the command does. What is below a folder comes before it.
+// settle does what the command does.
 func settle(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 // Inputs says which files and folders of this repository other programs read for a test. go test keeps the
 // outcome of a package while the files that its tests opened have the same times and sizes. It does not see
 // which files a compiler, a shell or a browser opens. So Inputs opens them, with all that is below a folder.
-// What is installed there, or made by compilers, is left out.
+// Folders of installed packages and of compilers are left out.
 func Inputs(tb testing.TB, paths ...string) {
 	tb.Helper()
 	if err := OpenInputs(paths...); err != nil {

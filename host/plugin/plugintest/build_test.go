@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSources: what tests a module is made of the packages that package plugin imports, and of no others. What a
-// package embeds belongs to it, too, and its tests do not.
+// TestSources: a package is made of its own code, of files that it embeds, and of the packages that it imports.
+// Tests and all other packages are left out.
 func TestSources(t *testing.T) {
 	for folder, wanted := range map[string]map[string]bool{
 		"host/plugin": {
