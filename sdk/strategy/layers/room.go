@@ -94,8 +94,7 @@ func (p *Peer) makeRoom(t *stepBudget, o *opening, s shape) bool {
 }
 
 // join takes open subscriptions to few items into an opening, if one more subscription is all that
-// there is room for. It reports whether there are some. It takes the smallest few. If room is scarce, it takes all
-// that one subscription holds: full ones hold most.
+// there is room for. It reports whether there are some.
 func (p *Peer) join(o *opening, s shape) bool {
 	size := sizeOf(o.content)
 	if s.apart() > 1 || o.joined || o.which != allParts || o.content.Announcements || s.chunksFor(size) > s.chunks {
@@ -108,35 +107,16 @@ func (p *Peer) join(o *opening, s shape) bool {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *sub) int { return cmp.Compare(a.content.Items.Len(), b.content.Items.Len()) })
-	joined, scarce := 0, p.scarce(s)
 	for _, sub := range list {
 		all := size
 		all.add(sizeOf(sub.content))
-		if joined == joinedAtOnce && !scarce {
-			break // the values of more would be sent once more, for places that are not needed yet
-		}
 		if s.chunksFor(all) > s.chunks || !p.fits(s.valuesFor(all.repos)+s.valuesFor(all.roots)) {
 			break
 		}
 		size = all
-		joined++
 		p.takeOver(o, sub)
 	}
 	return o.joined
-}
-
-// joinedAtOnce is how many subscriptions one takes the place of, so that there is room for the next ones.
-const joinedAtOnce = 3
-
-// scarce reports whether something is polled, or all content takes more than half of the subscriptions.
-func (p *Peer) scarce(s shape) bool {
-	all := size{announcements: 1}
-	for _, sub := range p.subs {
-		if !sub.old && !sub.content.Announcements {
-			all.add(sizeOf(sub.content))
-		}
-	}
-	return !p.unheard.empty() || 2*s.subsFor(all, true) > p.maxSubs()
 }
 
 // takeOver adds the content of an open subscription to an opening. A fetch brings the stored
