@@ -6,6 +6,7 @@ import (
 
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/host/relaysync/match"
 	"talon/host/wire"
 	"talon/sdk/abi"
 )
@@ -106,6 +107,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 	text := wire.AppendNegOpen(nil, n.wire, &n.fetch.cmd.Filter, msg)
 	n.bytes = len(text)
 	n.send(s, text)
+	s.checkNoLater(n.probeAt(s))
 	return nil
 }
 
@@ -254,6 +256,7 @@ func (n *reconciliation) timeOut(s *Session) {
 	switch {
 	case s.now <= by:
 		s.checkNoLater(by + 1)
+		n.probe(s)
 	case s.caps.Negentropy == abi.SupportYes && n.repeats == 0 && (s.compares || s.lastAnswered < n.number):
 		n.repeat(s)
 	default:
@@ -263,6 +266,32 @@ func (n *reconciliation) timeOut(s *Session) {
 		n.fetch.noNegentropy(s, abi.ClassError, "no answer to NEG-OPEN in time", n.rounds == 0)
 	}
 }
+
+// probe owns a request that no event matches. A relay that answers it has read all messages before it.
+type probe struct{}
+
+func (probe) saw(*request, *match.Digest) bool           { return true }
+func (probe) complete(s *Session, r *request)            { s.closeRequest(r) }
+func (probe) refused(*Session, *request, uint32, string) {}
+
+// probe sends a request after a NEG-OPEN that has no answer, if nothing else was answered that was asked
+// later. [reconciliation.timeOut] then tells a relay that passes over NEG-OPEN from a slow one. One
+// probe serves all comparisons that were opened before it.
+func (n *reconciliation) probe(s *Session) {
+	if s.caps.Negentropy != abi.SupportYes || s.compares || n.repeats > 0 || s.lastAnswered > n.number || s.probed > n.number {
+		return
+	}
+	if at := n.probeAt(s); s.now < at {
+		s.checkNoLater(at)
+		return
+	}
+	filters := []host.Filter{{IDs: []host.ID{{}}, Limit: 1}}
+	r := &request{owner: probe{}, purpose: n.fetch.cmd.Purpose, filters: filters, matchers: s.cfg.Hash.Matchers(filters)}
+	s.ask(r)
+	s.probed = max(s.serial, n.number+1) // it may wait for room
+}
+
+func (n *reconciliation) probeAt(s *Session) int64 { return n.heard + n.patience(s)/2 }
 
 // maxRepeats is how often a session is begun again, for a relay that says that it has
 // none: khatru keeps one only after it has sent its first answer, and may then have got
