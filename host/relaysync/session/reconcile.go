@@ -32,6 +32,7 @@ type reconciliation struct {
 	rounds         int
 	sessions       int
 	repeats        int // sessions begun again, for the relay had lost the one before
+	limited        int // of them, those after a NOTICE that says "rate limited"
 	before         int // events that were here, or had come, when this session began
 	compared       bool
 	incomplete     bool // it found more than it could hold
@@ -238,7 +239,7 @@ func (n *reconciliation) refused(s *Session, class uint32, reason string) {
 
 // patience is how long the relay has to answer.
 func (n *reconciliation) patience(s *Session) int64 {
-	if n.repeats == 0 && (n.rounds == 0 || s.caps.Negentropy == abi.SupportYes) {
+	if n.repeats == n.limited && (n.rounds == 0 || s.caps.Negentropy == abi.SupportYes) {
 		return s.limits.AnswerTime / 4 // many relays pass over what they do not know, and some lose a message
 	}
 	return s.limits.AnswerTime
@@ -246,18 +247,27 @@ func (n *reconciliation) patience(s *Session) int64 {
 
 // timeOut ends a session that the relay has not answered in time. A relay that says that it
 // compares is asked once more: pages would bring all that is here already. One that never
-// did on this connection, and answers what was asked later, passes over NEG-OPEN.
+// did on this connection, and answers what was asked later, passes over NEG-OPEN. One that has said
+// "rate limited" since may have lost the message: it is asked again after its rest.
 func (n *reconciliation) timeOut(s *Session) {
 	n.push.timeOut(s, n)
 	if n.wire == "" || s.auth.waits(n.wire) {
 		return
 	}
-	by := n.heard + n.patience(s)
+	by := max(n.heard+n.patience(s), s.pace.cooldownUntil)
+	lost := s.limitedAt >= n.heard && n.limited < maxRefusals
 	switch {
 	case s.now <= by:
 		s.checkNoLater(by + 1)
-		n.probe(s)
-	case s.caps.Negentropy == abi.SupportYes && n.repeats == 0 && (s.compares || s.lastAnswered < n.number):
+		if !lost {
+			n.probe(s)
+		}
+	case s.pace.waits():
+		s.checkNoLater(s.now + s.pace.wait(s.limits))
+	case lost:
+		n.limited++
+		n.repeat(s)
+	case s.caps.Negentropy == abi.SupportYes && n.repeats == n.limited && (s.compares || s.lastAnswered < n.number):
 		n.repeat(s)
 	default:
 		if n.rounds == 0 {
@@ -278,7 +288,7 @@ func (probe) refused(*Session, *request, uint32, string) {}
 // later. [reconciliation.timeOut] then tells a relay that passes over NEG-OPEN from a slow one. One
 // probe serves all comparisons that were opened before it.
 func (n *reconciliation) probe(s *Session) {
-	if s.caps.Negentropy != abi.SupportYes || s.compares || n.repeats > 0 || s.lastAnswered > n.number || s.probed > n.number {
+	if s.caps.Negentropy != abi.SupportYes || s.compares || n.repeats > n.limited || s.lastAnswered > n.number || s.probed > n.number {
 		return
 	}
 	if at := n.probeAt(s); s.now < at {

@@ -109,6 +109,88 @@ func TestReplacedDuringRest(t *testing.T) {
 	g.want("with nothing to wait for", g.take(), `"CLOSE" "s4"`)
 }
 
+// A subscription that takes the place of another one may be replaced itself before it is open. The first one stays
+// open until the last one is.
+func TestReplacedAgainDuringRest(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.say(`["EOSE","s1"]`)
+	g.do(CoolDown{g.now + 60_000})
+	g.do(live("b", kinds(1)))
+	g.do(Unsubscribe{ID: "a"})
+	for i := range 300 {
+		g.do(live(fmt.Sprint("c", i), kinds(1)))
+		g.do(Unsubscribe{ID: "b"})
+		g.do(Unsubscribe{ID: fmt.Sprint("c", i-1)})
+	}
+	g.take()
+	g.pass(61_000)
+	g.want("messages after the rest", g.take(), `"REQ" "s2"`)
+	g.say(`["EOSE","s2"]`)
+	g.pass(handoverTime)
+	g.want("messages when it is open", g.take(), `"CLOSE" "s1"`)
+}
+
+// A relay has lost a subscription and says so. The one before it has ended since.
+// If it is replaced before it is open, the events of that time are asked for.
+func TestReplacedWhenLost(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.say(`["EOSE","s1"]`)
+	lost := g.now
+	g.do(live("b", kinds(1)))
+	g.do(Unsubscribe{ID: "a"})
+	g.say(`["NOTICE","rate limited"]`)
+	g.do(CoolDown{g.now + 60_000})
+	g.pass(59_000)
+	g.do(live("c", kinds(1)))
+	g.do(Unsubscribe{ID: "b"})
+	g.take()
+	g.pass(1000)
+	g.want("messages after the rest", g.take(), `"REQ" "s3"`, `"CLOSE" "s1"`)
+	g.reports()
+	g.say(`["EOSE","s3"]`)
+	g.pass(5000)
+	g.want("reports", g.reports(), "eose c events=0 new=0", "delayed 1")
+	g.want("messages when it is open", g.take(), `"CLOSE" "s2"`, `"REQ" "s4"`)
+	if want, got := fmt.Sprintf(`"since":%d`, lost/1000-missedMargin), g.all[len(g.all)-1]; !strings.Contains(got, want) {
+		t.Errorf("it asks with %s, want %s", got, want)
+	}
+	g.event("s4", notes(1)[0])
+	g.say(`["EOSE","s4"]`)
+	if g.want("reports at the end", g.reports(), "delayed 0"); len(g.stored) != 1 {
+		t.Error("what was missed is not here")
+	}
+}
+
+// A relay that takes few messages gets those that open subscriptions before those that close others.
+func TestReplacedSlowly(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Pace = 60 })
+	var reqs, closes []string
+	g.remote = func(m *wire.Message, _ string) {
+		if m.Verb == wire.Req {
+			g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
+		}
+	}
+	for i := range 5 {
+		g.do(live(fmt.Sprint("a", i), kinds(host.Kind(i))))
+	}
+	g.pass(10_000)
+	g.take()
+	for i := range 5 {
+		g.do(live(fmt.Sprint("b", i), kinds(host.Kind(i))))
+		reqs = append(reqs, fmt.Sprintf(`"REQ" "s%d"`, i+6))
+	}
+	for i := range 5 {
+		g.do(Unsubscribe{ID: fmt.Sprint("a", i)})
+		closes = append(closes, fmt.Sprintf(`"CLOSE" "s%d"`, i+1))
+	}
+	g.pass(3500)
+	g.want("messages at first", g.take(), reqs...)
+	g.pass(5000)
+	g.want("messages then", g.take(), closes...)
+}
+
 // Where the relay has no room for both, the old one is closed for the new one.
 func TestReplacedWithoutRoom(t *testing.T) {
 	g := newRig(t, func(cfg *Config) { cfg.Capabilities = abi.Capabilities{MaxSubscriptions: 3} })
