@@ -80,6 +80,35 @@ func TestCoolDownIsNotCutShort(t *testing.T) {
 	g.want("messages after it", g.take(), `"REQ" "s1"`)
 }
 
+// New events that come while the stored ones are decided count as live, and as no part of the gap.
+func TestLiveBehindStored(t *testing.T) {
+	g := newRig(t, nil)
+	g.hold = true
+	list := notes(3)
+	g.do(&Subscribe{ID: "a", Filters: []host.Filter{kinds(1)}, Purpose: abi.PurposeReconnect})
+	g.event("s1", list[1])
+	g.event("s1", list[2])
+	g.say(`["EOSE","s1"]`)
+	g.event("s1", list[0])
+	var sources []string
+	for _, a := range g.held {
+		sources = append(sources, SourceOf(a.Purpose))
+	}
+	g.want("sources", sources, "reconnect", "reconnect", "live")
+	slices.Reverse(g.held)
+	g.answer()
+	g.turn()
+	gap := -1
+	for _, r := range g.told {
+		if r, ok := r.(*Eose); ok {
+			gap = r.Gap.Events
+		}
+	}
+	if gap != 2 {
+		t.Errorf("a gap of %d events is reported, want 2", gap)
+	}
+}
+
 // While a relay rests, nothing that is open is closed before what takes its place is open: an event
 // of that time comes.
 func TestReplacedDuringRest(t *testing.T) {
