@@ -240,7 +240,7 @@ func (n *reconciliation) refused(s *Session, class uint32, reason string) {
 // patience is how long the relay has to answer.
 func (n *reconciliation) patience(s *Session) int64 {
 	if n.repeats == n.limited && (n.rounds == 0 || s.caps.Negentropy == abi.SupportYes) {
-		return s.limits.AnswerTime / 4 // many relays pass over what they do not know, and some lose a message
+		return s.limits.AnswerTime / 5 // many relays pass over what they do not know, and some lose a message
 	}
 	return s.limits.AnswerTime
 }
