@@ -17,6 +17,7 @@ import (
 
 	"talon/host"
 	"talon/internal/race"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -41,6 +42,7 @@ func startReaders(t testing.TB) *readers {
 	if compiler == "" {
 		t.Skip("cc is missing: on Debian, apt install gcc")
 	}
+	testkit.Inputs(t, "../sdk/c")
 	program := filepath.Join(t.TempDir(), "readers")
 	build := func(options ...string) ([]byte, error) {
 		options = append(options, "-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-I", "../sdk/c", "-o", program, "../sdk/c/testdata/readers.c")

@@ -40,6 +40,7 @@ var allowed = map[string]string{
 	"internal/abigen":           "internal/abigen/schema",
 	"internal/bundler":          "host/bundle host/plugin/guest internal/durable",
 	"internal/modproxy":         "",
+	"internal/settle":           "",
 	"internal/launcher":         "",
 	"internal/abigen/schema":    "",
 	"host/bundle":               "",
@@ -319,6 +320,12 @@ var testsLinkC = map[string]string{
 }
 
 func TestPackagesWithoutC(t *testing.T) {
+	// The go command, which keeps outcomes of tests, sees what this process opens, and not what go list does.
+	for _, top := range []string{"../go.mod", "../go.sum", "../cmd", "../examples", "../host", "../internal", "../plugins", "../sdk"} {
+		if err := filepath.WalkDir(top, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	list := exec.Command("go", "list", "-test", "-deps", "-f", `{{if not .Standard}}{{.ImportPath}} {{len .CgoFiles}} {{join .Deps " "}}{{end}}`, modulePath+"/...")
 	list.Dir, list.Env = "..", append(os.Environ(), "CGO_ENABLED=1")
 	out, err := list.Output()

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"talon/internal/testkit"
 )
 
 // TestChromiumSignIn signs in to the pages of a private repository in Chromium, by a signer in the
@@ -28,6 +30,7 @@ func TestChromiumSignIn(t *testing.T) {
 	if os.Getenv("TALON_TEST_SCALE") == "" {
 		t.Skip("TALON_TEST_SCALE is not set: TestReaderOfPrivateRepository does the same without a browser")
 	}
+	testkit.Inputs(t, dir)
 	plugins, data := modulesAnd(t, []string{"readers", "grasp"}, nil), graspData(t)
 	st := newStory(t, startGrasp(t, data, plugins))
 	owner, stranger := st.who("owner"), st.who("stranger")

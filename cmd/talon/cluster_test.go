@@ -280,6 +280,7 @@ func TestMakeCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testkit.Inputs(t, script)
 	passed := false
 	for _, proxy := range []string{"haproxy", "nginx"} {
 		if passed && os.Getenv("TALON_TEST_SCALE") == "" {
@@ -397,7 +398,9 @@ func TestPostgresRole(t *testing.T) {
 	var server testkit.Postgres
 	defer server.Stop()
 	url := server.URL(t)
-	sql, err := exec.Command("../../scripts/postgres-role", "writer", "reader").Output()
+	const script = "../../scripts/postgres-role"
+	testkit.Inputs(t, script)
+	sql, err := exec.Command(script, "writer", "reader").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ func TestChromium(t *testing.T) {
 	if err != nil {
 		t.Skip("needs chromium (Debian: apt install chromium)")
 	}
+	testkit.Inputs(t, dir)
 	server, paths := pagesForBrowsers(t)
 	if os.Getenv("TALON_TEST_SCALE") != "1" {
 		// One of each kind that a change often touches: the others take half a minute.

@@ -223,6 +223,9 @@ func copyTree(t *testing.T, part ...string) *copied {
 	if err != nil {
 		t.Skipf("this is no checkout: %v", err)
 	}
+	for _, name := range part {
+		testkit.Inputs(t, filepath.Join("../..", name)) // a file may be new
+	}
 	c := &copied{t: t, dir: t.TempDir()}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		from, to := filepath.Join("../..", name), filepath.Join(c.dir, name)

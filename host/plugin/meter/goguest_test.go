@@ -18,6 +18,9 @@ import (
 
 // goGuest is testdata/guest, compiled once.
 var goGuest = sync.OnceValues(func() ([]byte, error) {
+	if err := testkit.OpenInputs("testdata/guest"); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "meter")
 	if err != nil {
 		return nil, err

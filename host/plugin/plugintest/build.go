@@ -8,8 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -52,6 +50,9 @@ var built = struct {
 func compile(folder string) ([]byte, error) {
 	built.Lock()
 	defer built.Unlock()
+	if _, err := sources(folder); err != nil {
+		return nil, err
+	}
 	if data, ok := built.wasm[folder]; ok {
 		return data, nil
 	}
@@ -198,7 +199,7 @@ func passedBy(entry, tester string) string { return entry + ".passed-" + tester[
 const maxTesters = 8
 
 // testerKey identifies the code that tests a module when it is loaded: the sources of package
-// host/plugin, of all packages of Talon that it imports, and of the SDK. While they stay, so does the
+// host/plugin, and of all packages of Talon that it imports. While they stay, so does the
 // outcome of a self-test. So one process tests for all, and a change of these sources has every module
 // tested again.
 var testerKey = sync.OnceValues(func() (string, error) {
@@ -206,23 +207,9 @@ var testerKey = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	files, err := sourcesOf(root, "talon/host/plugin", "host/plugin")
-	if err != nil {
-		return "", err
-	}
-	err = fs.WalkDir(os.DirFS(root), "sdk", func(file string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && (d.Name() == "testdata" || d.Name() == "node_modules"):
-			return fs.SkipDir
-		case isSource(file):
-			files = append(files, file)
-		}
-		return nil
-	})
+	files, err := sources("host/plugin")
 	sum := sha256.New()
-	for _, file := range append(files, "go.sum") {
+	for _, file := range files {
 		text, readErr := os.ReadFile(filepath.Join(root, file))
 		err = errors.Join(err, readErr)
 		fmt.Fprintf(sum, "%s %d\n", file, len(text))
@@ -230,43 +217,6 @@ var testerKey = sync.OnceValues(func() (string, error) {
 	}
 	return fmt.Sprintf("%x", sum.Sum(nil)), err
 })
-
-func isSource(file string) bool {
-	return strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go")
-}
-
-// sourcesOf returns the files of a package of Talon, given by its import path and its folder, and of all
-// packages of Talon that it imports, the SDK apart. Their order stays.
-func sourcesOf(root, name, folder string) (files []string, err error) {
-	module := strings.TrimSuffix(name, folder)
-	todo, seen := []string{folder}, map[string]bool{folder: true}
-	for len(todo) > 0 {
-		folder, todo = todo[0], todo[1:]
-		entries, err := os.ReadDir(filepath.Join(root, folder))
-		if err != nil {
-			return nil, err
-		}
-		for _, entry := range entries {
-			file := path.Join(folder, entry.Name())
-			if entry.IsDir() || !isSource(file) {
-				continue
-			}
-			files = append(files, file)
-			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly)
-			if err != nil {
-				return nil, err
-			}
-			for _, spec := range parsed.Imports {
-				imported, ok := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module)
-				if ok && !seen[imported] && !strings.HasPrefix(imported, "sdk/") {
-					seen[imported] = true
-					todo = append(todo, imported)
-				}
-			}
-		}
-	}
-	return files, nil
-}
 
 // compilerKey identifies everything except the module that machine code depends on: wazero,
 // and the code that meters the module before wazero compiles it.
@@ -491,6 +441,9 @@ func removeOldest(pattern string, keep int) error {
 	return err
 }
 
+// talonFolder has the sources of the program.
+const talonFolder = "cmd/talon"
+
 // talon builds a Talon whose machine code this process can use, without the race detector
 // even if the tests run under it. This process uses a copy of its own while the tests run.
 func talon() (string, error) {
@@ -516,6 +469,9 @@ const linked = "-s -w -X github.com/tetratelabs/wazero/internal/version.version=
 
 // Program builds a program of Talon's module as a file.
 func Program(path, file string) error {
+	if _, err := sources(strings.TrimPrefix(path, module)); err != nil {
+		return err
+	}
 	return build(filepath.Base(path), "-s -w", path, file)
 }
 
@@ -538,6 +494,9 @@ func build(name, flags, path, file string) error {
 func TalonWith(t testing.TB, variable string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "talon")
+	if _, err := sources(talonFolder); err != nil {
+		t.Fatal(err)
+	}
 	if err := buildTalon("talon-"+strings.NewReplacer("/", "-", "=", "-").Replace(variable), "-X "+variable, program); err != nil {
 		t.Fatal(err)
 	}
@@ -581,6 +540,9 @@ func Talon(t testing.TB) string {
 		t.Fatal("plugintest.Main does not run the tests")
 	}
 	program, err := talon()
+	if err == nil {
+		_, err = sources(talonFolder)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,9 @@ func Bundled(t testing.TB, folders ...string) string {
 		t.Fatal(err)
 	}
 	top, err := root()
+	if err == nil {
+		_, err = sources(talonFolder)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

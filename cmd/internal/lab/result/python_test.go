@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"talon/internal/testkit"
 )
 
 // The Python package of the SDK reads what is written here, and passes its tests.
@@ -16,6 +18,7 @@ func TestPython(t *testing.T) {
 		t.Skip("python3 is missing")
 	}
 	folder := filepath.Join("..", "..", "..", "..", "sdk", "python")
+	testkit.Inputs(t, folder)
 	run := func(args ...string) []byte {
 		t.Helper()
 		cmd := exec.Command(python, args...)
