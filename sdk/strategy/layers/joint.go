@@ -64,15 +64,16 @@ func (p *Peer) AnswersOnce() bool {
 	return p.Caps.MaxLimit > 0 && p.Caps.MaxValues == 0 && p.shape().filters >= 3
 }
 
-// FitsOnce reports whether subscriptions that bring what is stored about items, those that are open, and those to all
-// wanted root events, use up to half of the subscriptions that the relay allows. One that brings what is stored has
-// fewer filters than one that brings only what is new, and gives no room before its answer is here.
+// FitsOnce reports whether subscriptions that bring what is stored about items, and those that are open, use up to half
+// of the subscriptions that the relay allows, without the one to announcements. Subscriptions to all wanted root events
+// would do so, too. One that brings what is stored has fewer filters than one that brings only what is new, and can
+// give no room before its answer is here.
 func (p *Peer) FitsOnce(items Items) bool {
 	s := p.shape()
 	size := sizeOf(Of(items))
 	subs := len(p.subs) + len(p.openings) + s.subsFor(size, false)
 	size.roots = max(size.roots, p.roots)
-	return p.AnswersOnce() && p.unheard.empty() && 2*max(subs, s.subsFor(size, false)) <= p.maxSubs()
+	return p.AnswersOnce() && p.unheard.empty() && 2*max(subs-1, s.subsFor(size, false)) <= p.maxSubs()
 }
 
 // joins reports whether one REQ fetches what is left of a batch. Page by page, the last event would come twice.
