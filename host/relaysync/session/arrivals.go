@@ -19,6 +19,7 @@ type arrivals struct {
 type queuedEvent struct {
 	event   *host.Event
 	request *request
+	purpose uint32
 	stored  bool // it came before the end of stored events
 	again   bool // it is new, and this relay has sent it before
 }
@@ -32,15 +33,17 @@ const batchEvents = 128
 func (s *Session) onEvent(e *host.Event, r *request) {
 	a := &s.arrivals
 	// New events on the relay must not put off the end of what is stored.
-	stored := !r.stored
+	stored, purpose := !r.stored, r.purpose
 	if stored {
 		r.inFlight++
+	} else if r.lasting {
+		purpose = abi.PurposeLive
 	}
 	t := s.ticket()
-	a.open[t] = queuedEvent{e, r, stored, !stored && !s.repeats.first(e.ID)}
+	a.open[t] = queuedEvent{e, r, purpose, stored, !stored && !s.repeats.first(e.ID)}
 	a.count++
 	a.bytes += len(e.JSON)
-	a.batch = append(a.batch, ReceivedEvent{t, e, r.purpose})
+	a.batch = append(a.batch, ReceivedEvent{t, e, purpose})
 	if len(a.batch) >= batchEvents {
 		s.flush()
 	}
@@ -75,7 +78,7 @@ func (s *Session) Answered(now int64, answer Answer) {
 		r.failed = true
 	default:
 		r.fresh++
-		s.decided(e, r, v, &answer)
+		s.decided(&a, v, &answer)
 	}
 	if a.stored {
 		r.inFlight--
@@ -84,17 +87,20 @@ func (s *Session) Answered(now int64, answer Answer) {
 }
 
 // decided takes the verdict of the pipeline.
-func (s *Session) decided(e *host.Event, r *request, v host.Verdict, answer *Answer) {
+func (s *Session) decided(a *queuedEvent, v host.Verdict, answer *Answer) {
+	e, r := a.event, a.request
 	switch v.Code {
 	case host.Busy:
 		r.failed = true
 	case host.Stored, host.Held:
-		if r.kept == 0 {
-			r.first = e.ID
+		if a.stored || !r.lasting {
+			if r.kept == 0 {
+				r.first = e.ID
+			}
+			r.kept++
 		}
-		r.kept++
 		if s.cfg.Debug {
-			s.debug("event from a relay", "event", e.ID, "kind", e.Kind, "relay", s.relay, "source", SourceOf(r.purpose), "verdict", v.Code)
+			s.debug("event from a relay", "event", e.ID, "kind", e.Kind, "relay", s.relay, "source", SourceOf(a.purpose), "verdict", v.Code)
 		}
 	case host.Duplicate, host.Replaced:
 		// An older version of something is not stored, but compared as if it were.
@@ -213,15 +219,19 @@ func (d *drain) maybeLost(now int64) {
 // closeAgain sends each CLOSE again that the relay may have lost.
 func (s *Session) closeAgain() {
 	d := &s.draining
-	for _, r := range d.lost {
-		if d.byID[r.id] == r {
+	for len(d.lost) > 0 && !s.pace.waits() {
+		r := d.lost[0]
+		d.lost[0] = nil
+		if d.lost = d.lost[1:]; d.byID[r.id] == r {
 			r.lost, r.sent = 0, s.now
 			r.refusals++
 			d.order = append(d.order, r)
 			s.send([]byte(`["CLOSE","` + r.id + `"]`))
 		}
 	}
-	d.lost = nil
+	if len(d.lost) == 0 {
+		d.lost = nil
+	}
 }
 
 // forgetDrained lets go of requests for which nothing has come for long, and of those

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"cmp"
+
 	"talon/host"
 	"talon/host/relaysync/match"
 	"talon/sdk/abi"
@@ -9,8 +11,11 @@ import (
 // delayed has the live requests that were sent later than they were ordered, because the relay had no
 // room for them. Fetches that were ordered with them may have ended before. The session
 // fetches the events of that time when it has nothing else to fetch, one request after the other.
+//
+// A live request may also end before its missed events were asked for, because another one takes its place.
+// The other one brings only what is new, so the session owes these events, and asks for them likewise.
 type delayed struct {
-	queue    []*request
+	queue    []*delayedFetch
 	running  *delayedFetch
 	reported int
 }
@@ -27,7 +32,41 @@ func (s *Session) queueDelayed(r *request) {
 	if r.delayed == 0 || r.closed {
 		return
 	}
-	s.delayed.queue = append(s.delayed.queue, r)
+	s.delayed.queue = append(s.delayed.queue, &delayedFetch{live: r})
+	s.reportDelayed()
+}
+
+// replaced reports whether a live subscription was ordered after a live request that has ended.
+func (s *Session) replaced(ended *request) bool {
+	for _, sub := range s.subs {
+		if r := sub.request; sub.cmd.Live && (r == nil || r.sent == 0 || r.number > ended.number) {
+			return true
+		}
+	}
+	return false
+}
+
+// oweMissed notes what a live request that has ended may have missed.
+func (s *Session) oweMissed(r *request) {
+	switch {
+	case !r.live:
+	case r.missed != 0:
+		s.owe(r, r.again, min(r.missed, cmp.Or(r.delayed, r.missed)))
+	case r.delayed != 0:
+		s.owe(r, r.again, r.delayed)
+	case r.lost != 0 && r.filters != nil:
+		s.owe(r, r.filters, r.began)
+	}
+}
+
+// owe has the session ask for events of a live request that has ended, since a time. A strategy has no
+// more subscriptions than the limit, and may replace all of them once before the relay is idle.
+func (s *Session) owe(ended *request, filters []host.Filter, since int64) {
+	l := &s.delayed
+	if len(filters) == 0 || len(l.queue) >= 2*s.limits.Subscriptions || !s.replaced(ended) {
+		return
+	}
+	l.queue = append(l.queue, &delayedFetch{live: ended, owed: true, filters: s.missedFilters(filters, since)})
 	s.reportDelayed()
 }
 
@@ -36,13 +75,18 @@ func (s *Session) queueDelayed(r *request) {
 func (s *Session) fetchDelayed() {
 	l := &s.delayed
 	for len(l.queue) > 0 && l.running == nil && s.idle() {
-		r := l.queue[0]
+		f := l.queue[0]
+		r := f.live
 		l.queue[0] = nil
-		if l.queue = l.queue[1:]; !r.closed {
-			l.running = &delayedFetch{live: r, filters: s.missedFilters(r.again, r.delayed)}
+		l.queue = l.queue[1:]
+		if !f.owed && !r.closed {
+			f.filters = s.missedFilters(r.again, r.delayed)
 			r.delayed, r.again = 0, nil
+		}
+		if f.filters != nil {
+			l.running = f
 			s.pace.begin()
-			l.running.ask(s)
+			f.ask(s)
 		}
 		s.reportDelayed()
 	}
@@ -72,6 +116,7 @@ func (s *Session) reportDelayed() {
 // delayedFetch owns a request for events that a live one may have missed while it waited for room.
 type delayedFetch struct {
 	live    *request
+	owed    bool // that one has ended
 	filters []host.Filter
 	tries   int
 }
@@ -103,7 +148,7 @@ func (f *delayedFetch) complete(s *Session, r *request) {
 
 func (f *delayedFetch) refused(s *Session, _ *request, class uint32, _ string) {
 	switch {
-	case f.live.closed || s.eoses == 0: // what came is all that can be known
+	case f.live.closed && !f.owed || s.eoses == 0: // what came is all that can be known
 	case class != abi.ClassTooMuch && f.tries < maxMissedTries:
 		f.ask(s)
 		return

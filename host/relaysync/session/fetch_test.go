@@ -138,6 +138,30 @@ func TestNegentropyRepeated(t *testing.T) {
 	}
 }
 
+// A relay that says "rate limited" may have lost NEG-OPEN. It is asked again after its rest, and does not count as
+// one without negentropy.
+func TestRateLimitedNegentropy(t *testing.T) {
+	for _, support := range []uint32{abi.SupportUnknown, abi.SupportYes} {
+		g := newRig(t, func(cfg *Config) { cfg.Capabilities.Negentropy = support })
+		list := notes(100)
+		g.serve(list, limitOf(500))
+		answer := g.remote
+		g.remote = nil
+		g.do(&Fetch{ID: "a", Filter: kinds(1)})
+		g.do(&Fetch{ID: "b", Filter: kinds(2)})
+		g.say(`["NOTICE","rate limited"]`)
+		g.do(CoolDown{g.now + 65_000})
+		g.take()
+		g.pass(64_000)
+		g.want("messages in the rest", g.take())
+		g.remote = answer
+		g.pass(10_000)
+		if c := g.Capabilities(); c.Negentropy != abi.SupportYes || len(g.stored) != len(list) || len(g.fetches) > 0 {
+			t.Errorf("negentropy %d, %d events are here, %d fetches run", c.Negentropy, len(g.stored), len(g.fetches))
+		}
+	}
+}
+
 // Relays that have no negentropy, each in its own way, are asked page by page.
 func TestNoNegentropy(t *testing.T) {
 	for name, say := range map[string]string{

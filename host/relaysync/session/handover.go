@@ -25,7 +25,7 @@ type leaving struct {
 // handOver closes a request, at once if no later request takes its place.
 func (s *Session) handOver(r *request) {
 	l := leaving{request: r, serial: s.serial, by: s.now + handoverLimit}
-	if s.handedOver(l) <= s.now || s.roomWanted() {
+	if !s.pace.waits() && (s.handedOver(l) <= s.now || s.roomWanted()) {
 		s.endHandover(l)
 		return
 	}
@@ -66,7 +66,7 @@ func (s *Session) roomWanted() bool {
 // endHandovers closes the requests whose time has come.
 func (s *Session) endHandovers() {
 	s.leaving = slices.DeleteFunc(s.leaving, func(l leaving) bool {
-		if !l.request.closed && s.handedOver(l) > s.now {
+		if !l.request.closed && (s.handedOver(l) > s.now || s.pace.waits()) {
 			return false
 		}
 		s.endHandover(l)
@@ -91,6 +91,7 @@ func (r *request) openFor(time, now int64) bool { return r.opened != 0 && now >=
 func (s *Session) endHandover(l leaving) {
 	s.handoverLost(l)
 	s.closeRequest(l.request)
+	s.oweMissed(l.request)
 }
 
 // handoverLost notes that a request has ended, and what those in its place may have missed.
@@ -130,9 +131,12 @@ func (s *Session) cutHandovers() bool {
 
 // nextHandover returns when the next request may close.
 func (s *Session) nextHandover() int64 {
-	next := int64(never)
+	next, soonest := int64(never), s.now+1
+	if s.pace.waits() {
+		soonest = s.now + s.pace.wait(s.limits)
+	}
 	for _, l := range s.leaving {
-		next = min(next, max(s.handedOver(l), s.now+1))
+		next = min(next, max(s.handedOver(l), soonest))
 	}
 	return next
 }

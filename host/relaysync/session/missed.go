@@ -29,7 +29,7 @@ func (r *request) mayMiss(since int64) {
 // heldLost notes that a subscription has ended that was open for those that wait to be opened.
 func (s *Session) heldLost() {
 	for _, t := range s.pace.opening {
-		if t.open != nil && !t.open.gone && t.open.missed == 0 {
+		if t.open != nil && t.open.missed == 0 {
 			t.open.missed = s.now
 		}
 	}
@@ -146,7 +146,7 @@ func (m *missed) refused(s *Session, _ *request, class uint32, _ string) {
 	if !m.awaited {
 		return // what came is all that can be known
 	}
-	if class != abi.ClassTooMuch && m.tries < maxMissedTries && !m.live.closed {
+	if class != abi.ClassTooMuch && m.tries < maxMissedTries && (!m.live.closed || s.replaced(m.live)) {
 		m.ask(s)
 		return
 	}

@@ -129,6 +129,7 @@ func TestMissedRefused(t *testing.T) {
 		g.event("s4", e)
 	}
 	g.say(`["EOSE","s4"]`)
+	g.pass(1000) // the relay has said that it takes few messages
 	g.want("messages after a page", g.take(), `"CLOSE" "s4"`, `"REQ" "s5"`)
 	g.event("s5", some[unstatedLimit-1])
 	g.say(`["EOSE","s5"]`)

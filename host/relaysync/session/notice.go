@@ -147,6 +147,7 @@ func (s *Session) attribute(class uint32, text string, before *request) {
 	case class == abi.ClassUnsupported && what == refusedNothing && s.refuseNegentropy(class, text):
 	case class == abi.ClassRateLimited:
 		// Some relays lose the message, others answer it all the same.
+		s.limitedAt = s.now
 		s.draining.maybeLost(s.now)
 		if r := s.unanswered(); r != nil && r.lost == 0 {
 			r.lost = s.now

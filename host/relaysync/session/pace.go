@@ -28,12 +28,12 @@ type turn struct {
 func (p *pace) coolDown(until int64) { p.cooldownUntil = max(p.cooldownUntil, until) }
 
 // A learnt pace is between the 1/slowest part of the usual one and the usual one. It grows by a quarter each
-// growTime, unless the relay complains. burstTime is the time whose messages may follow one another at once:
-// relays count over about a minute.
+// growTime, unless the relay complains. burstTime is the time whose messages may follow one another at once: some
+// relays count over a minute, others over a second.
 const (
 	slowest   = 32
 	growTime  = 30 * 60_000
-	burstTime = 10 // seconds
+	burstTime = 2 // seconds
 )
 
 // minute counts what happened within the last minute.
@@ -143,32 +143,38 @@ func (s *Session) cools(h *fetch) bool {
 	return true
 }
 
-// startFetches opens waiting subscriptions and fetches, no faster than the pace allows.
+// startFetches opens waiting subscriptions and fetches, no faster than the pace allows. At a relay that takes few
+// messages, subscriptions open before others close.
 func (s *Session) startFetches() {
 	p := &s.pace
 	if s.ended || s.now < p.cooldownUntil {
 		return
 	}
-	s.closeAgain()
-	s.endHandovers()
+	if p.learnt == 0 {
+		s.endHandovers()
+	}
 	s.fillSlots()
 	for len(p.opening) > 0 {
 		next := p.opening[0]
-		opens := next.open != nil && !next.open.gone
-		if opens && (p.tokens < 1 || s.clogged()) {
+		if next.open != nil && (p.tokens < 1 || s.clogged()) {
 			break
 		}
 		p.opening[0] = turn{}
 		p.opening = p.opening[1:]
 		switch {
-		case opens:
+		case next.open != nil:
 			p.begin()
 			next.open.open(s)
-		case next.close != nil && !next.close.closed:
+		case !next.close.closed:
 			s.handOver(next.close)
 			s.fillSlots() // with one that waits for its place
 		}
 	}
+	if p.learnt > 0 {
+		s.endHandovers()
+		s.fillSlots()
+	}
+	s.closeAgain()
 	deferred := p.deferred
 	p.deferred = nil
 	for _, h := range deferred {
@@ -176,7 +182,7 @@ func (s *Session) startFetches() {
 			h.proceed(s)
 		}
 	}
-	for len(p.waiting) > 0 && p.tokens >= 1 && p.running < s.limits.Fetches && !s.clogged() {
+	for len(p.waiting) > 0 && p.tokens >= 1 && s.fetchesMore() && !s.clogged() {
 		h := p.waiting[0]
 		p.waiting[0] = nil
 		if p.waiting = p.waiting[1:]; h.gone {
@@ -195,6 +201,12 @@ func (s *Session) startFetches() {
 	}
 }
 
+// fetchesMore reports whether another fetch may begin, by the fetches that run. A comparison sends its first message
+// when its set is built. At a learnt pace the next fetch waits for that.
+func (s *Session) fetchesMore() bool {
+	return s.pace.running < s.limits.Fetches && (s.pace.learnt == 0 || len(s.builds) == 0)
+}
+
 // nextStart returns when startFetches can do more.
 func (s *Session) nextStart() int64 {
 	p := &s.pace
@@ -205,8 +217,8 @@ func (s *Session) nextStart() int64 {
 		return p.cooldownUntil
 	case s.clogged():
 		return s.now + cloggedTime
-	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && p.running < s.limits.Fetches, len(s.delayed.queue) > 0 && p.tokens < 1,
-		len(p.deferred)+len(s.slots.waiting) > 0 && p.waits():
+	case len(p.opening) > 0 && p.tokens < 1, len(p.waiting) > 0 && s.fetchesMore(), len(s.delayed.queue) > 0 && p.tokens < 1,
+		len(p.deferred)+len(s.slots.waiting)+len(s.draining.lost) > 0 && p.waits():
 		return min(s.nextHandover(), s.now+p.wait(s.limits))
 	}
 	return s.nextHandover() // or when something ends
@@ -215,12 +227,28 @@ func (s *Session) nextStart() int64 {
 // cloggedTime is how soon a session looks whether the relay has taken what it was sent.
 const cloggedTime = 50
 
-// prune removes entries that the strategy has cancelled. While the relay rests, a strategy
+// cancel takes out a subscription that is not opened any more. The closings behind it now wait for all
+// subscriptions that were ordered since: one of these may take its place.
+func (p *pace) cancel(sub *subscription) {
+	i := slices.IndexFunc(p.opening, func(t turn) bool { return t.open == sub })
+	if i < 0 {
+		return
+	}
+	p.opening = slices.Delete(p.opening, i, i+1)
+	slices.SortStableFunc(p.opening[i:], func(a, b turn) int {
+		switch {
+		case (a.close == nil) == (b.close == nil):
+			return 0
+		case a.close == nil:
+			return -1
+		}
+		return 1
+	})
+}
+
+// prune removes fetches that the strategy has cancelled. While the relay rests, a strategy
 // may order and cancel without end.
 func (p *pace) prune(l *Limits) {
-	if len(p.opening) >= 2*l.Subscriptions {
-		p.opening = slices.DeleteFunc(p.opening, func(t turn) bool { return t.open != nil && t.open.gone })
-	}
 	if len(p.waiting) >= l.Waiting {
 		p.waiting = slices.DeleteFunc(p.waiting, func(h *fetch) bool { return h.gone })
 	}

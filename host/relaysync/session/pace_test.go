@@ -156,8 +156,8 @@ func TestSlowDown(t *testing.T) {
 	for i := range 30 {
 		g.do(live(fmt.Sprint(i), kinds(2)))
 	}
-	if n := len(g.take()); n != 10 {
-		t.Errorf("%d subscriptions open at once, want those of 10 seconds", n)
+	if n := len(g.take()); n != 2 {
+		t.Errorf("%d subscriptions open at once, want those of 2 seconds", n)
 	}
 	g.pass(5000)
 	if n := len(g.take()); n < 4 || n > 5 {

@@ -6,6 +6,7 @@ import (
 
 	"talon/host"
 	"talon/host/negentropy"
+	"talon/host/relaysync/match"
 	"talon/host/wire"
 	"talon/sdk/abi"
 )
@@ -31,6 +32,7 @@ type reconciliation struct {
 	rounds         int
 	sessions       int
 	repeats        int // sessions begun again, for the relay had lost the one before
+	limited        int // of them, those after a NOTICE that says "rate limited"
 	before         int // events that were here, or had come, when this session began
 	compared       bool
 	incomplete     bool // it found more than it could hold
@@ -106,6 +108,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 	text := wire.AppendNegOpen(nil, n.wire, &n.fetch.cmd.Filter, msg)
 	n.bytes = len(text)
 	n.send(s, text)
+	s.checkNoLater(n.probeAt(s))
 	return nil
 }
 
@@ -236,25 +239,35 @@ func (n *reconciliation) refused(s *Session, class uint32, reason string) {
 
 // patience is how long the relay has to answer.
 func (n *reconciliation) patience(s *Session) int64 {
-	if n.repeats == 0 && (n.rounds == 0 || s.caps.Negentropy == abi.SupportYes) {
-		return s.limits.AnswerTime / 4 // many relays pass over what they do not know, and some lose a message
+	if n.repeats == n.limited && (n.rounds == 0 || s.caps.Negentropy == abi.SupportYes) {
+		return s.limits.AnswerTime / 5 // many relays pass over what they do not know, and some lose a message
 	}
 	return s.limits.AnswerTime
 }
 
 // timeOut ends a session that the relay has not answered in time. A relay that says that it
 // compares is asked once more: pages would bring all that is here already. One that never
-// did on this connection, and answers what was asked later, passes over NEG-OPEN.
+// did on this connection, and answers what was asked later, passes over NEG-OPEN. One that has said
+// "rate limited" since may have lost the message: it is asked again after its rest.
 func (n *reconciliation) timeOut(s *Session) {
 	n.push.timeOut(s, n)
 	if n.wire == "" || s.auth.waits(n.wire) {
 		return
 	}
-	by := n.heard + n.patience(s)
+	by := max(n.heard+n.patience(s), s.pace.cooldownUntil)
+	lost := s.limitedAt >= n.heard && n.limited < maxRefusals
 	switch {
 	case s.now <= by:
 		s.checkNoLater(by + 1)
-	case s.caps.Negentropy == abi.SupportYes && n.repeats == 0 && (s.compares || s.lastAnswered < n.number):
+		if !lost {
+			n.probe(s)
+		}
+	case s.pace.waits():
+		s.checkNoLater(s.now + s.pace.wait(s.limits))
+	case lost:
+		n.limited++
+		n.repeat(s)
+	case s.caps.Negentropy == abi.SupportYes && n.repeats == n.limited && (s.compares || s.lastAnswered < n.number):
 		n.repeat(s)
 	default:
 		if n.rounds == 0 {
@@ -263,6 +276,32 @@ func (n *reconciliation) timeOut(s *Session) {
 		n.fetch.noNegentropy(s, abi.ClassError, "no answer to NEG-OPEN in time", n.rounds == 0)
 	}
 }
+
+// probe owns a request that no event matches. A relay that answers it has read all messages before it.
+type probe struct{}
+
+func (probe) saw(*request, *match.Digest) bool           { return true }
+func (probe) complete(s *Session, r *request)            { s.closeRequest(r) }
+func (probe) refused(*Session, *request, uint32, string) {}
+
+// probe sends a request after a NEG-OPEN that has no answer, if nothing else was answered that was asked
+// later. [reconciliation.timeOut] then tells a relay that passes over NEG-OPEN from a slow one. One
+// probe serves all comparisons that were opened before it.
+func (n *reconciliation) probe(s *Session) {
+	if s.caps.Negentropy != abi.SupportYes || s.compares || n.repeats > n.limited || s.lastAnswered > n.number || s.probed > n.number {
+		return
+	}
+	if at := n.probeAt(s); s.now < at {
+		s.checkNoLater(at)
+		return
+	}
+	filters := []host.Filter{{IDs: []host.ID{{}}, Limit: 1}}
+	r := &request{owner: probe{}, purpose: n.fetch.cmd.Purpose, filters: filters, matchers: s.cfg.Hash.Matchers(filters)}
+	s.ask(r)
+	s.probed = max(s.serial, n.number+1) // it may wait for room
+}
+
+func (n *reconciliation) probeAt(s *Session) int64 { return n.heard + n.patience(s)/2 }
 
 // maxRepeats is how often a session is begun again, for a relay that says that it has
 // none: khatru keeps one only after it has sent its first answer, and may then have got

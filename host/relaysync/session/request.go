@@ -205,14 +205,17 @@ func (s *Session) completeIfDue(r *request) {
 // timeOut ends a request that the relay does not answer, or does not stop answering.
 func (r *request) timeOut(s *Session) {
 	l := s.limits
+	if sub, ok := r.owner.(*subscription); ok && sub.gone {
+		return // it is closed in its turn
+	}
 	if r.lost != 0 {
 		s.resendLost(r)
 	}
 	switch {
 	case s.auth.waits(r.id) || r.stored || r.sent == 0:
+	case r.lost != 0 && r.filters != nil && r.refusals < maxRefusals: // it is sent again after the rest
 	case r.live:
 		s.probe(r)
-	case r.lost != 0 && r.filters != nil && r.refusals < maxRefusals: // it is sent again after the rest
 	case s.now-r.heard > l.AnswerTime:
 		s.fail(r, abi.ClassError, "no answer in time")
 	case s.now-r.sent > l.PageTime:
@@ -289,7 +292,6 @@ func (s *Session) subscribe(cmd *Subscribe) {
 	}
 	sub := &subscription{cmd: cmd}
 	s.subs[cmd.ID] = sub
-	s.pace.prune(s.limits)
 	s.pace.opening = append(s.pace.opening, turn{open: sub})
 	if old != nil {
 		s.closeInTurn(old)
@@ -313,8 +315,13 @@ func (s *Session) closeInTurn(sub *subscription) {
 	sub.gone = true
 	switch r := sub.request; {
 	case r == nil:
+		s.pace.cancel(sub)
+		if sub.missed != 0 && sub.cmd.Live {
+			s.owe(&request{matchers: s.cfg.Hash.Matchers(sub.cmd.Filters), closed: true}, sub.cmd.Filters, sub.missed)
+		}
 	case r.sent == 0:
 		s.closeRequest(r)
+		s.oweMissed(r)
 	case len(s.pace.opening) == 0 && s.now >= s.pace.cooldownUntil:
 		s.handOver(r)
 	default:
@@ -347,6 +354,7 @@ func (sub *subscription) complete(s *Session, r *request) {
 func (sub *subscription) refused(s *Session, r *request, class uint32, reason string) {
 	if sub.gone {
 		s.heldLost()
+		s.oweMissed(r)
 		if i := slices.IndexFunc(s.leaving, func(l leaving) bool { return l.request == r }); i >= 0 {
 			s.handoverLost(s.leaving[i])
 		}

@@ -151,6 +151,7 @@ func (s *Session) noRoom(r *request, what refusal, limit int, reason string) {
 	if sub, ok := r.owner.(*subscription); ok && sub.gone {
 		r.closed = true // it was about to be closed
 		s.heldLost()
+		s.oweMissed(r)
 		return
 	}
 	cut := s.cutHandovers()

@@ -80,6 +80,35 @@ func TestCoolDownIsNotCutShort(t *testing.T) {
 	g.want("messages after it", g.take(), `"REQ" "s1"`)
 }
 
+// New events that come while the stored ones are decided count as live, and as no part of the gap.
+func TestLiveBehindStored(t *testing.T) {
+	g := newRig(t, nil)
+	g.hold = true
+	list := notes(3)
+	g.do(&Subscribe{ID: "a", Filters: []host.Filter{kinds(1)}, Purpose: abi.PurposeReconnect})
+	g.event("s1", list[1])
+	g.event("s1", list[2])
+	g.say(`["EOSE","s1"]`)
+	g.event("s1", list[0])
+	var sources []string
+	for _, a := range g.held {
+		sources = append(sources, SourceOf(a.Purpose))
+	}
+	g.want("sources", sources, "reconnect", "reconnect", "live")
+	slices.Reverse(g.held)
+	g.answer()
+	g.turn()
+	gap := -1
+	for _, r := range g.told {
+		if r, ok := r.(*Eose); ok {
+			gap = r.Gap.Events
+		}
+	}
+	if gap != 2 {
+		t.Errorf("a gap of %d events is reported, want 2", gap)
+	}
+}
+
 // While a relay rests, nothing that is open is closed before what takes its place is open: an event
 // of that time comes.
 func TestReplacedDuringRest(t *testing.T) {
@@ -107,6 +136,88 @@ func TestReplacedDuringRest(t *testing.T) {
 	g.reports()
 	g.do(Unsubscribe{ID: "b"})
 	g.want("with nothing to wait for", g.take(), `"CLOSE" "s4"`)
+}
+
+// A subscription that takes the place of another one may be replaced itself before it is open. The first one stays
+// open until the last one is.
+func TestReplacedAgainDuringRest(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.say(`["EOSE","s1"]`)
+	g.do(CoolDown{g.now + 60_000})
+	g.do(live("b", kinds(1)))
+	g.do(Unsubscribe{ID: "a"})
+	for i := range 300 {
+		g.do(live(fmt.Sprint("c", i), kinds(1)))
+		g.do(Unsubscribe{ID: "b"})
+		g.do(Unsubscribe{ID: fmt.Sprint("c", i-1)})
+	}
+	g.take()
+	g.pass(61_000)
+	g.want("messages after the rest", g.take(), `"REQ" "s2"`)
+	g.say(`["EOSE","s2"]`)
+	g.pass(handoverTime)
+	g.want("messages when it is open", g.take(), `"CLOSE" "s1"`)
+}
+
+// A relay has lost a subscription and says so. The one before it has ended since.
+// If it is replaced before it is open, the events of that time are asked for.
+func TestReplacedWhenLost(t *testing.T) {
+	g := newRig(t, nil)
+	g.do(live("a", kinds(1)))
+	g.say(`["EOSE","s1"]`)
+	lost := g.now
+	g.do(live("b", kinds(1)))
+	g.do(Unsubscribe{ID: "a"})
+	g.say(`["NOTICE","rate limited"]`)
+	g.do(CoolDown{g.now + 60_000})
+	g.pass(59_000)
+	g.do(live("c", kinds(1)))
+	g.do(Unsubscribe{ID: "b"})
+	g.take()
+	g.pass(1000)
+	g.want("messages after the rest", g.take(), `"REQ" "s3"`, `"CLOSE" "s1"`)
+	g.reports()
+	g.say(`["EOSE","s3"]`)
+	g.pass(5000)
+	g.want("reports", g.reports(), "eose c events=0 new=0", "delayed 1")
+	g.want("messages when it is open", g.take(), `"CLOSE" "s2"`, `"REQ" "s4"`)
+	if want, got := fmt.Sprintf(`"since":%d`, lost/1000-missedMargin), g.all[len(g.all)-1]; !strings.Contains(got, want) {
+		t.Errorf("it asks with %s, want %s", got, want)
+	}
+	g.event("s4", notes(1)[0])
+	g.say(`["EOSE","s4"]`)
+	if g.want("reports at the end", g.reports(), "delayed 0"); len(g.stored) != 1 {
+		t.Error("what was missed is not here")
+	}
+}
+
+// A relay that takes few messages gets those that open subscriptions before those that close others.
+func TestReplacedSlowly(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Pace = 60 })
+	var reqs, closes []string
+	g.remote = func(m *wire.Message, _ string) {
+		if m.Verb == wire.Req {
+			g.Receive(g.now, fmt.Appendf(nil, `["EOSE","%s"]`, m.SubID))
+		}
+	}
+	for i := range 5 {
+		g.do(live(fmt.Sprint("a", i), kinds(host.Kind(i))))
+	}
+	g.pass(10_000)
+	g.take()
+	for i := range 5 {
+		g.do(live(fmt.Sprint("b", i), kinds(host.Kind(i))))
+		reqs = append(reqs, fmt.Sprintf(`"REQ" "s%d"`, i+6))
+	}
+	for i := range 5 {
+		g.do(Unsubscribe{ID: fmt.Sprint("a", i)})
+		closes = append(closes, fmt.Sprintf(`"CLOSE" "s%d"`, i+1))
+	}
+	g.pass(3500)
+	g.want("messages at first", g.take(), reqs...)
+	g.pass(5000)
+	g.want("messages then", g.take(), closes...)
 }
 
 // Where the relay has no room for both, the old one is closed for the new one.
@@ -972,8 +1083,10 @@ func TestPromisedNegentropy(t *testing.T) {
 		"strfry, old":    "ERROR: bad msg: unknown cmd",
 		"silence":        "",
 	} {
-		for _, pending := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/%v", name, pending), func(t *testing.T) {
+		// Something is asked before and not answered yet, or asked later, or both.
+		for i := range 4 {
+			pending, later := i&1 != 0, i&2 != 0
+			t.Run(fmt.Sprintf("%s/%v/%v", name, pending, later), func(t *testing.T) {
 				g := newRig(t, func(cfg *Config) { cfg.Capabilities.Negentropy = abi.SupportYes })
 				g.serve(notes(50), limitOf(500))
 				answer := g.remote
@@ -993,7 +1106,9 @@ func TestPromisedNegentropy(t *testing.T) {
 				for i := range 3 {
 					g.do(&Fetch{ID: fmt.Sprint("f", i), Filter: kinds(1, host.Kind(10+i))})
 				}
-				g.do(live("other", kinds(3)))
+				if later {
+					g.do(live("other", kinds(3)))
+				}
 				done := func() bool { return len(g.fetches) == 0 }
 				for !done() && g.now < began+limits.PageTime {
 					g.pass(100)

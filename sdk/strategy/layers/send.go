@@ -513,7 +513,9 @@ func (p *Peer) historicDone(h abi.HistoricDone, now int64) {
 		b.until[a.part] = h.MinCreatedAt // pages go back in time: what is newer is here
 		b.tries = 0
 	}
-	b.tries++
+	if b.retryAt <= now {
+		b.tries++ // the parts of a batch fail together
+	}
 	b.retryAt = max(b.retryAt, now+backoff(b.tries, h.Class))
 }
 
