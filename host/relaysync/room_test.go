@@ -75,10 +75,6 @@ func TestRoom(t *testing.T) {
 					if strategy != "mirror" && name != "strfry with 10 and 20" && len(scales) == 1 {
 						testkit.Nightly(t, "mirror is tried at this relay")
 					}
-					if name == "talon that does not say it" && len(scales) == 1 {
-						// Open: in one of three runs recent root events have no subscription, and wait for a poll.
-						testkit.Nightly(t, "it fails in one of three runs")
-					}
 					p := matrixProfile(t, r.base, r.keys)
 					synctest.Test(t, func(t *testing.T) { said.run(t, modules, code, p) })
 				})

@@ -61,6 +61,16 @@ func newest(dates []uint32, roots Set, n int) (newest, others Set) {
 	return newest, others
 }
 
+// after returns the root events whose latest activity is after a date, in unix seconds.
+func (x *Index) after(roots Set, date int64) (later Set) {
+	for root := range roots.All() {
+		if int64(x.roots.dates[root]) > date {
+			later.push(root)
+		}
+	}
+	return later
+}
+
 // push adds a number that is higher than all others.
 func (s *Set) push(n uint32) {
 	if last := len(s.spans) - 1; last >= 0 && s.spans[last].to == n {
@@ -136,7 +146,14 @@ func (d *Driver) authorsActive(a abi.RootActivityView) {
 // heed subscribes to polled items that are more recent than items with a subscription.
 func (p *Peer) heed(items Items) {
 	items = p.unheard.Items.common(items)
-	if items.Empty() || p.Covered().inLayers() >= p.room(true) && p.stalest(p.driver.Index.meanDate(items.Roots)) == nil {
+	if p.Covered().inLayers() >= p.room(true) {
+		least, date := p.stalest()
+		if least == nil {
+			return
+		}
+		items.Roots = p.driver.Index.after(items.Roots, date)
+	}
+	if items.Empty() {
 		return
 	}
 	items = items.Clone()

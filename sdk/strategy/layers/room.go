@@ -31,6 +31,23 @@ func (p *Peer) fits(values int) bool {
 	return used+values <= limit
 }
 
+// fitting is how many items, up to a number, the relay takes once old subscriptions are closed.
+func (p *Peer) fitting(items int, s shape) int {
+	free := p.maxValues()
+	if free == 0 {
+		return items
+	}
+	for _, sub := range p.subs {
+		if !sub.old {
+			free -= sub.values
+		}
+	}
+	for items > 0 && s.valuesFor(items) > free {
+		items--
+	}
+	return items
+}
+
 // holds is how many items one subscription has at most, or three where one has not all filters.
 func (s shape) holds(live bool) int {
 	if live && s.filters >= 3 {
@@ -140,63 +157,91 @@ func (p *Peer) fetchApart(o *opening) {
 	o.Opening = Opening{Live: true}
 }
 
-// stalest returns an open subscription whose root events are the least recent, if they are
-// less so than a date; nil if there is none.
-func (p *Peer) stalest(date int64) (found *sub) {
+// stalest returns the open subscription whose root events are the least recent, and their mean date; nil if
+// there is none.
+func (p *Peer) stalest() (found *sub, date int64) {
 	for _, sub := range p.subs {
 		if sub.old || sub.batch != nil || sub.content.Items.Roots.Empty() {
 			continue
 		}
-		if d := p.driver.Index.meanDate(sub.content.Items.Roots); d < date {
+		if d := p.driver.Index.meanDate(sub.content.Items.Roots); found == nil || d < date {
 			found, date = sub, d
 		}
 	}
-	return found
+	return found, date
 }
 
-// giveWay closes the subscriptions of the chunk whose root events are the least recent, if those of an opening
-// are more so. The most recent of both get one in its place, the others are polled. Repositories
-// that it asked for get another one.
+// giveWay closes the subscriptions of the chunk whose root events are the least recent, if some of an opening
+// are more so. The most recent of both get one in its place, the others are polled. Announcements and
+// repositories come before all root events. Repositories that the chunk asked for get another one.
 func (p *Peer) giveWay(o *opening, s shape) bool {
 	x, all := &p.driver.Index, &o.content.Items
-	first := o.content.Announcements || !all.Repos.Empty() // they come before all root events
-	best, others := x.Newest(all.Roots, s.holds(true))
-	date := int64(1 << 62)
-	if !first {
-		date = x.meanDate(best)
-	}
-	least := p.stalest(date)
+	first := o.content.Announcements || !all.Repos.Empty()
+	least, date := p.stalest()
 	if least == nil {
 		return false
 	}
+	best, _ := x.Newest(x.after(all.Roots, date), s.holds(true))
+	if !first && best.Empty() {
+		return false
+	}
 	items := p.closeChunk(least.group, Items{})
+	if o.which != allParts {
+		// The chunk may be the one of the opening: one letter without the others brings only a part.
+		all.RemoveItems(all.common(items).Clone())
+	}
 	if first || o.which != allParts {
-		p.polls(Of(Items{Roots: items.Roots}))
-		if o.which != allParts {
-			// The chunk may be the one of the opening: one letter without the others brings only a part.
-			all.RemoveItems(all.common(items).Clone())
+		// A chunk may have recent root events, too.
+		needs := 1 + all.Repos.Len()
+		if !first {
+			needs += all.Roots.Len() / 3
+		}
+		if p.maxValues() > 0 && items.Roots.Len() > 2*needs {
+			stay, leave := x.Newest(items.Roots, items.Roots.Len()-needs)
+			p.polls(Of(Items{Roots: leave}))
+			p.moves(Items{Roots: stay})
+		} else {
+			p.leaves(items.Roots)
 		}
 	} else {
-		if !others.Empty() {
+		others := Items{Roots: all.Roots.Clone()}
+		others.Roots.Remove(best)
+		if !others.Roots.Empty() {
 			// They are next, so that a fetch that follows them does not come before they open.
-			p.openings = slices.Insert(p.openings, 1, &opening{content: Of(Items{Roots: others}), Opening: o.Opening, turn: o.turn, which: o.which})
+			p.openings = slices.Insert(p.openings, 1, &opening{content: Of(others), Opening: o.Opening, turn: o.turn, which: o.which})
 		}
 		all.Roots = best
 		p.fetchApart(o)
 		all.Roots.AddSet(items.Roots)
 		// A part of the room stays free for the next ones.
-		stay, leave := x.Newest(all.Roots, max(best.Len(), s.holds(true)-s.holds(true)/8))
+		stay, leave := x.Newest(all.Roots, p.fitting(max(best.Len(), s.holds(true)-s.holds(true)/8), s))
 		all.Roots = stay.Clone()
-		p.polls(Of(Items{Roots: leave}))
+		p.leaves(leave)
 		p.fetchGap(Items{Roots: items.Roots}.common(Items{Roots: stay}))
 		p.pollNoMore(Of(Items{Roots: stay}), Opening{Live: true})
 	}
-	if !items.Repos.Empty() {
-		repos := Items{Repos: items.Repos}
-		p.opens(&opening{content: Of(repos.Clone()), Opening: Opening{Live: true}, which: allParts})
-		p.fetchGap(repos)
-	}
+	p.moves(Items{Repos: items.Repos})
 	return true
+}
+
+// leaves has root events polled that have just lost their subscription. Those that are more recent than the
+// chunk that is the next to give way look for room again.
+func (p *Peer) leaves(roots Set) {
+	if next, date := p.stalest(); next != nil {
+		again := p.driver.Index.after(roots, date)
+		roots.Remove(again)
+		p.moves(Items{Roots: again})
+	}
+	p.polls(Of(Items{Roots: roots}))
+}
+
+// moves has items that have just lost their subscription get another one, behind all that waits.
+func (p *Peer) moves(items Items) {
+	if items.Empty() {
+		return
+	}
+	p.opens(&opening{content: Of(items.Clone()), Opening: Opening{Live: true}, which: allParts})
+	p.fetchGap(items)
 }
 
 // closeChunk closes the subscriptions to the letters of one chunk, now that another one, or a poll,
