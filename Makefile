@@ -60,7 +60,7 @@ race: tools ## the packages with goroutines or locks of their own, under the rac
 	scripts/in-memory $(TEST) -vet=off -race -p 3 -timeout 45m $$(scripts/race-packages)
 
 race-all: tools ## every test of every package under the race detector, an hour
-	TALON_TEST_RACE=all $(TEST) -vet=off -race -timeout 90m $(PACKAGES)
+	TALON_TEST_RACE=all $(TEST) -vet=off -race -count=1 -timeout 90m $(PACKAGES)
 
 lint: tools ## format, vet, staticcheck
 	@test -z "$$(gofmt -l .)" || { echo "not formatted: $$(gofmt -l . | tr '\n' ' ')"; echo "run: gofmt -w ."; exit 1; }

@@ -131,7 +131,7 @@ func TestProgramIsFoundAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(t.TempDir())
+	testkit.Chdir(t, t.TempDir())
 	if err := os.Symlink(path, "mine"); err != nil {
 		t.Fatal(err)
 	}

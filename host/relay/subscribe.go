@@ -358,15 +358,19 @@ func (c *conn) wake() {
 	c.wakeWriter()
 }
 
-// deliver queues a live event, and reports whether the connection must be woken.
+// deliver queues a live event, and reports whether the connection must be woken. A connection that ends gets
+// no more: its goroutine may still have to remove its subscriptions.
 func (c *conn) deliver(s *subscription, p *host.Published, text *liveText) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ended != nil {
+		return false
+	}
 	if s.phase != loading {
 		return s.phase == live && c.deliverLocked(s, p, text)
 	}
 	n := len(p.Event.JSON) + perItem
-	if c.ended != nil || !c.fits(n) {
+	if !c.fits(n) {
 		return false
 	}
 	s.held = append(s.held, *p)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"talon/host"
+	"talon/internal/testkit"
 )
 
 // TestSnapshot writes while a snapshot is copied: the copy has what was committed before, and
@@ -43,7 +44,7 @@ func TestSnapshot(t *testing.T) {
 	if took := time.Since(began); took > time.Minute {
 		t.Errorf("100 commits took %v: the writer waits for the snapshot", took)
 	}
-	t.Chdir(t.TempDir())
+	testkit.Chdir(t, t.TempDir())
 	path, last := "copy.db", 0 // relative, as the default data folder is
 	if err := n.Write(t.Context(), path, func(done, total int) { last = total - done }); err != nil {
 		t.Fatal(err)

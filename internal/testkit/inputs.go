@@ -51,3 +51,21 @@ func openInput(path string) error {
 	}
 	return file.Close()
 }
+
+// Chdir has the process work in a folder until the test ends. The method of that name returns to the name that
+// the first folder has without links. For the go command that name differs in every checkout, see [Inputs].
+func Chdir(tb testing.TB, dir string) {
+	tb.Helper()
+	from, err := os.Getwd()
+	if err == nil {
+		err = os.Chdir(dir)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := os.Chdir(from); err != nil {
+			tb.Error(err)
+		}
+	})
+}
