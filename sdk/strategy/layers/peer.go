@@ -169,7 +169,7 @@ type sub struct {
 	opened   int64  // unix milliseconds
 	tries    uint
 	narrow   uint   // of the peer, when it was opened
-	newest   uint32 // with Missed: so many stored events were asked for, at most
+	newest   uint32 // with Missed: stored events that were asked for, at most
 }
 
 // ask is a running historic, or a subscription that brings all parts of a batch together.
