@@ -216,6 +216,13 @@ func (d *drain) maybeLost(now int64) {
 	}
 }
 
+// closingsTakeRoom reports whether the requests whose CLOSE the relay may have lost take the room of others, at
+// a relay whose limit is known.
+func (s *Session) closingsTakeRoom() bool {
+	limit, lost := int(s.caps.MaxSubscriptions), len(s.draining.lost)
+	return limit > 0 && lost > 0 && lost+s.slots.open+len(s.slots.waiting)+len(s.pace.opening)+len(s.pace.waiting) > limit
+}
+
 // closeAgain sends each CLOSE again that the relay may have lost.
 func (s *Session) closeAgain() {
 	d := &s.draining

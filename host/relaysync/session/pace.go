@@ -153,6 +153,9 @@ func (s *Session) startFetches() {
 	if p.learnt == 0 {
 		s.endHandovers()
 	}
+	if s.closingsTakeRoom() {
+		s.closeAgain()
+	}
 	s.fillSlots()
 	for len(p.opening) > 0 {
 		next := p.opening[0]

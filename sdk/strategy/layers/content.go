@@ -217,9 +217,6 @@ const usualMessage = 64 << 10
 
 // shape returns how much a message to the relay may hold, by the host's limits, the relay's own
 // statements, and its earlier refusals.
-//
-// One subscription has at most 1/maxPart of the values that a relay takes in all. Otherwise the least recent
-// subscription could not give way to a more recent one, and neither would fit.
 func (p *Peer) shape() shape {
 	limits := &p.driver.budget.limits
 	message := usualMessage
@@ -260,6 +257,8 @@ func (p *Peer) shape() shape {
 	return s
 }
 
+// maxPart bounds the values of one subscription to 1/maxPart of those that the relay takes in all. If one could
+// take all, the least recent subscription could not give way to a more recent one.
 const maxPart = 4
 
 // possible reports whether anything can be asked for.
