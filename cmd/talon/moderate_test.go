@@ -159,7 +159,8 @@ func (w *takedown) run() {
 			}
 			w.compare(what+" (dry run)", all)
 			done := w.moderate("moderate", action.do, tt.target, "--reason", "scam")
-			if int(done.Done.Events) != len(tt.hidden) || len(done.Rows) != 1 {
+			// On a machine that pauses for seconds, the other node carries out a part.
+			if n := int(done.Done.Events); n > len(tt.hidden) || n < len(tt.hidden) && w.other == nil || len(done.Rows) != 1 {
 				w.Errorf("%s: %+v", what, done)
 			}
 			w.compare(what, down)
