@@ -354,7 +354,7 @@ func TestSlowReader(t *testing.T) {
 		"at once": func(w *world, fast *client) {
 			fast.ask(`["REQ","s",{"kinds":[7],"limit":0}]`, `["EOSE","s"]`)
 			var batch []host.Published
-			for i := range 30 {
+			for i := range 300 { // 15 MB, more than the kernel takes
 				e := event(1, 1, int64(i), text)
 				batch = append(batch, host.Published{Event: e, Seq: w.store.put(e)})
 			}
