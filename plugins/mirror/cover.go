@@ -162,6 +162,7 @@ func (s *mirror) credit(in strategy.Input) {
 	}
 	if e.Kind != 30617 && e.Kind != 30618 && first.compared > 0 && first.compared >= first.metAt && e.CreatedAt >= in.Now()/1000-liveAge {
 		first.alone.first++
+		s.firsts++
 	}
 	for it := e.Repositories(); it.Next(); {
 		repo, ok := s.Index.Repo(it.Text())
@@ -196,19 +197,22 @@ func (s *mirror) repeats(in strategy.Input) {
 		s.repeated += events
 		r.alone.own += events
 		s.weighUp(r)
-		r.alone.turn(s.repeated)
+		r.alone.turn(s.firsts, s.repeated)
 	}
 }
 
 // alone says whether a relay has live events that no other relay has. Each event that it delivers first,
 // and that another relay has as well, is a repeat there. So it has some alone if it delivers more events
 // first than all others repeat. It may itself repeat any number of events: a relay that syncs itself
-// repeats all that the others have.
+// repeats all that the others have. Where one relay does so, its repeats say little about the others: as long as
+// the others repeat less than half of all events, each relay is taken to have some alone.
 type alone struct {
 	first  int   // events that it delivered first
 	before int   // of them, those up to its latest report: the others have reported theirs since
 	own    int   // repeats of its own
 	base   int   // repeats of all others that do not count any more
+	all    int   // events that relays delivered first, up to its latest report
+	gone   int   // of all events that relays delivered first, those that do not count any more
 	since  int64 // its first report; 0: there was none
 }
 
@@ -216,12 +220,13 @@ type alone struct {
 func (a *alone) others(repeated int) int { return repeated - a.own - a.base }
 
 // turn begins the time until the next report. Old events count less.
-func (a *alone) turn(repeated int) {
+func (a *alone) turn(firsts, repeated int) {
 	if others := a.others(repeated); a.first+others > maxAlone {
 		a.base += others - others/2
+		a.gone += (firsts - a.gone) - (firsts-a.gone)/2
 		a.first /= 2
 	}
-	a.before = a.first
+	a.before, a.all = a.first, firsts-a.gone
 }
 
 const (
@@ -236,7 +241,7 @@ func (s *mirror) hasAlone(r *relay) bool {
 	if r.alone.since == 0 {
 		r.alone.since = s.Now()
 	}
-	return r.alone.before > others || others == 0 && s.Now() < r.alone.since+aloneTime
+	return r.alone.before > others || r.alone.all > 2*others && others > 0 || others == 0 && s.Now() < r.alone.since+aloneTime
 }
 
 // maxRepeats is how many events of one report count.

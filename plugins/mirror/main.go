@@ -47,6 +47,7 @@ type mirror struct {
 	cover   cover
 
 	repeated int // live events that relays delivered after others
+	firsts   int // and before others
 }
 
 func (s *mirror) Configure(cfg strategy.Config) error {
@@ -79,7 +80,7 @@ func (s *mirror) Step(in strategy.Input, out *strategy.Actions) {
 	case strategy.Init:
 		if in.Init().First() {
 			s.relays, s.changed, s.queue, s.running, s.ended, s.cover = nil, nil, nil, nil, 1, cover{}
-			s.came, s.lacked, s.repeated = 0, 0, 0
+			s.came, s.lacked, s.repeated, s.firsts = 0, 0, 0, 0
 		}
 	case strategy.LocalEvent:
 		s.note(in)
