@@ -40,7 +40,7 @@ var allowed = map[string]string{
 	"internal/abigen":           "internal/abigen/schema",
 	"internal/bundler":          "host/bundle host/plugin/guest internal/durable",
 	"internal/modproxy":         "",
-	"internal/settle":           "",
+	"internal/mtimes":           "",
 	"internal/launcher":         "",
 	"internal/abigen/schema":    "",
 	"host/bundle":               "",

@@ -86,7 +86,7 @@ var rateSaid = sync.OnceValue(func() *rateEvents {
 	return m
 })
 
-func (m *rateEvents) run(t *testing.T, w *matrixWorld, limit time.Duration, most uint64) {
+func (m *rateEvents) run(t *testing.T, w *matrixWorld, within time.Duration, maxBursts uint64) {
 	w.say(m.stored)
 	w.begin()
 	time.Sleep(time.Minute)
@@ -129,10 +129,10 @@ func (m *rateEvents) run(t *testing.T, w *matrixWorld, limit time.Duration, most
 		t.Fatalf("%d events are missing an hour after the last%s", len(waiting), w.warnings)
 	}
 	t.Logf("p50 %v, p99 %v, max %v, all are here %v after the last; %d bursts of %d complaints", late[len(late)/2], late[len(late)*99/100], late[len(late)-1], time.Since(began), bursts, complaints)
-	if took := time.Since(began); took > limit {
-		t.Errorf("all are here %v after the last, want %v%s", took, limit, w.warnings)
+	if took := time.Since(began); took > within {
+		t.Errorf("all are here %v after the last, want %v%s", took, within, w.warnings)
 	}
-	if bursts == 0 || bursts > most {
-		t.Errorf("the relay complains about %d bursts, want 1 to %d%s", bursts, most, w.warnings)
+	if bursts == 0 || bursts > maxBursts {
+		t.Errorf("the relay complains about %d bursts, want 1 to %d%s", bursts, maxBursts, w.warnings)
 	}
 }

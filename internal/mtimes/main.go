@@ -1,6 +1,6 @@
-// Command settle gives each file below a folder a time that depends on its content alone. The time of a folder
+// Command mtimes gives each file below a folder a time that depends on its content alone. The time of a folder
 // depends on the names in it. go test keeps the outcome of a package while the files that its tests
-// opened have the same times and sizes. After settle, two checkouts of the same files have the same times,
+// opened have the same times and sizes. After that, two checkouts of the same files have the same times,
 // and a file whose content differs has another time.
 //
 // It leaves out .git.
@@ -23,17 +23,17 @@ import (
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: settle FOLDER")
+		fmt.Fprintln(os.Stderr, "usage: mtimes FOLDER")
 		os.Exit(2)
 	}
-	if err := settle(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "settle:", err)
+	if err := setTimes(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "mtimes:", err)
 		os.Exit(1)
 	}
 }
 
-// settle does what the command does.
-func settle(dir string) error {
+// setTimes does what the command does.
+func setTimes(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
@@ -45,11 +45,11 @@ func settle(dir string) error {
 		switch {
 		case entry.Name() == ".git":
 		case entry.IsDir():
-			err = settle(path)
+			err = setTimes(path)
 		case entry.Type() == fs.ModeSymlink:
-			err = settleLink(path)
+			err = setTimeOfLink(path)
 		case entry.Type().IsRegular():
-			err = settleFile(path)
+			err = setTimeOfFile(path)
 		}
 		if err != nil {
 			return err
@@ -58,7 +58,7 @@ func settle(dir string) error {
 	return setTime(dir, names)
 }
 
-func settleFile(path string) error {
+func setTimeOfFile(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func settleFile(path string) error {
 	return setTime(path, sum)
 }
 
-func settleLink(path string) error {
+func setTimeOfLink(path string) error {
 	to, err := os.Readlink(path)
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tree makes a folder with files and a link, and settles it.
+// tree makes a folder with files and a link, and sets their times.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -21,7 +21,7 @@ func tree(t *testing.T, files map[string]string) string {
 	if err := os.Symlink("no-file", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := settle(dir); err != nil {
+	if err := setTimes(dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -36,9 +36,9 @@ func timeAt(t *testing.T, dir, name string) time.Time {
 	return info.ModTime()
 }
 
-// TestSettle: the same content has the same time, wherever and whenever it is written, and other content
+// TestSetTimes: the same content has the same time, wherever and whenever it is written, and other content
 // another.
-func TestSettle(t *testing.T) {
+func TestSetTimes(t *testing.T) {
 	files := map[string]string{"a/one": "1", "a/two": "2", "b/one": "1", ".git/index": "x"}
 	first := tree(t, files)
 	files["a/two"], files[".git/index"] = "3", "y"
