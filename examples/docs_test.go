@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"talon/host/plugin/guest"
 	"talon/host/plugin/plugintest"
 	"talon/internal/race"
+	"talon/internal/testkit"
 	"talon/sdk/abi"
 )
 
@@ -104,12 +104,7 @@ func follow(t *testing.T, dir, guide string, env []string) string {
 			t.Fatal(err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := testkit.FreeAddress(t)
 
 	// Compiled modules are shared with the other tests of this run.
 	home, data := t.TempDir(), t.TempDir()

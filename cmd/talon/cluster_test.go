@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -239,34 +238,6 @@ func holder(nodes []cluster.Node, role string) string {
 	return ""
 }
 
-// freeAddress returns an address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprint("127.0.0.1:", freePorts(t, 1))
-}
-
-// freePorts returns the first of a range of ports that nobody listens on.
-func freePorts(t *testing.T, n int) int {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, free := l.Addr().(*net.TCPAddr).Port, true
-		for i := 1; i < n && free; i++ {
-			next, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", first+i))
-			if free = err == nil; free {
-				defer next.Close()
-			}
-		}
-		_ = l.Close()
-		if free {
-			return first
-		}
-	}
-}
-
 // TestMakeCluster runs scripts/cluster with the first proxy that is installed, and with each
 // where there is time. A node stops on a signal without a client that sees an error, and
 // ^C leaves nothing.
@@ -292,7 +263,7 @@ func TestMakeCluster(t *testing.T) {
 					t.Skipf("%s is not installed (apt-get install %s)", proxy, proxy)
 				}
 			}
-			port := freePorts(t, 4)
+			port := testkit.FreePorts(t, 4)
 			dir := filepath.Join("/tmp", fmt.Sprintf("talon-make-cluster-%d-%s", os.Getpid(), proxy)) // short, for a socket
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
 			for n := range 3 {

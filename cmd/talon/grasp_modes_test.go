@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"talon/internal/testkit"
 )
 
 // elsewhere is an announcement for another service.
@@ -181,7 +183,7 @@ func TestGraspWithoutPRs(t *testing.T) {
 func TestGraspListens(t *testing.T) {
 	data := graspData(t)
 	t.Parallel()
-	at := freeAddress(t)
+	at := testkit.FreeAddress(t)
 	t.Cleanup(func() { mustCheck(t, data) })
 	st := newStory(t, start(t, data, "--plugins", pluginFolder(t, "grasp"), "--listen", at))
 	owner := st.who("owner")

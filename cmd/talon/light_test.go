@@ -8,7 +8,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"talon/host/plugin/plugintest"
+	"talon/internal/testkit"
 )
 
 // started is what a start took.
@@ -188,7 +188,7 @@ func BenchmarkSmall(b *testing.B) {
 	const subscribers, questions, events, pushes = 1000, 30, 100_000, 5
 	raiseFileLimit(b, subscribers+1000)
 	for b.Loop() {
-		s := serve(b, b.TempDir(), "--listen", freeAddress(b))
+		s := serve(b, b.TempDir(), "--listen", testkit.FreeAddress(b))
 		before := s.proc("status", "RssAnon")
 		for i := range subscribers {
 			p := dial(b, s, false)
@@ -251,18 +251,6 @@ func BenchmarkSmall(b *testing.B) {
 		b.ReportMetric(float64(cut.Load()), "questions-cut")
 		s.stop()
 	}
-}
-
-// freeAddress returns an address that is free now, for a server whose repositories are at
-// an address that is known before.
-func freeAddress(b *testing.B) string {
-	b.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	free.Close()
-	return free.Addr().String()
 }
 
 // pushTo announces a repository, and pushes commits to it. It repeats a push that is
@@ -336,7 +324,7 @@ func BenchmarkSoak(b *testing.B) {
 	for b.Loop() {
 		plugins := generalRelay(b)
 		// The caches are full in a few minutes.
-		s := serve(b, b.TempDir(), "--plugins", plugins, "--listen", freeAddress(b), "--cache", "16MiB", "--memory", "192MiB")
+		s := serve(b, b.TempDir(), "--plugins", plugins, "--listen", testkit.FreeAddress(b), "--cache", "16MiB", "--memory", "192MiB")
 		frames := crowd()
 		began := time.Now()
 		var anonymous []float64

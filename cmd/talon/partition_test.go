@@ -55,7 +55,7 @@ func newPartition(t *testing.T, modules map[string]string) *partition {
 	w.path = "/" + nip19.EncodeNpub(w.owner.PubKey) + "/demo.git"
 	var addresses [2]string
 	for i := range w.gates {
-		addresses[i] = freeAddress(t)
+		addresses[i] = testkit.FreeAddress(t)
 		w.gates[i] = testkit.NewGate(t, addresses[i])
 	}
 	plugins := devnetModules(t, modules)

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"talon/internal/testkit"
 )
 
 // pebble is the certificate authority for tests of Let's Encrypt.
@@ -38,7 +40,7 @@ func TestPebble(t *testing.T) {
 		t.Fatal(err)
 	}
 	certs := filepath.Join(strings.TrimSpace(string(source)), "test", "certs")
-	first := freePorts(t, 4)
+	first := testkit.FreePorts(t, 4)
 	at := func(n int) string { return fmt.Sprint("127.0.0.1:", first+n) }
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": at(0), "managementListenAddress": at(1), "tlsPort": first + 3, "httpPort": 1,

@@ -97,7 +97,7 @@ func newPeers(t *testing.T, before func(*testing.T, *peer), names ...string) []*
 			continue
 		}
 		p := &r.peer
-		p.address = freeAddress(t)
+		p.address = testkit.FreeAddress(t)
 		before(t, p)
 		var args []string
 		env := os.Environ()

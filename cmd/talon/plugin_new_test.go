@@ -13,6 +13,7 @@ import (
 
 	"talon/host/plugin/plugintest"
 	"talon/internal/race"
+	"talon/internal/testkit"
 )
 
 // TestTutorials does literally what the pages for authors in Go say, in an empty
@@ -109,8 +110,8 @@ func literally(t *testing.T, page string) (out, said string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
-	script := strings.NewReplacer("127.0.0.1:7334", address, "127.0.0.1:7335", freeAddress(t)).Replace(plugintest.Script(string(text)))
+	address := testkit.FreeAddress(t)
+	script := strings.NewReplacer("127.0.0.1:7334", address, "127.0.0.1:7335", testkit.FreeAddress(t)).Replace(plugintest.Script(string(text)))
 	if !strings.Contains(script, "talon serve") && !strings.Contains(script, "talon lab run") {
 		t.Fatalf("the page starts no relay and no lab:\n%s", script)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nbd-wtf/go-nostr"
+
+	"talon/internal/testkit"
 )
 
 // idleTime is longer than three times the defaults of the proxies.
@@ -69,7 +71,7 @@ func TestProxies(t *testing.T) {
 			if _, err := os.Stat(program); err != nil {
 				t.Skipf("%s is not installed (apt-get install %s)", name, name)
 			}
-			dir, listen := t.TempDir(), freeAddress(t)
+			dir, listen := t.TempDir(), testkit.FreeAddress(t)
 			text, args := configuration(t, dir, listen, strings.TrimPrefix(s.web(), "http://"))
 			file := filepath.Join(dir, "configuration")
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

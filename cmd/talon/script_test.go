@@ -271,10 +271,10 @@ func scriptOccupy(ts *testscript.TestScript, neg bool, args []string) {
 
 func scriptFree(ts *testscript.TestScript, neg bool, args []string) {
 	scriptArgs(ts, neg, args, 0, "free")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, release, err := testkit.ReservePorts(1)
 	ts.Check(err)
-	ts.Setenv("FREE", l.Addr().String())
-	ts.Check(l.Close())
+	ts.Defer(release)
+	ts.Setenv("FREE", fmt.Sprint("127.0.0.1:", port))
 }
 
 func scriptPostgres(ts *testscript.TestScript, neg bool, args []string) {

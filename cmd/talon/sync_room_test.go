@@ -38,7 +38,7 @@ func startTwo(t *testing.T, strategy string, quick bool, args ...string) *twoTal
 	if err := os.WriteFile(w.key, []byte(key("maintainer")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port := freePorts(t, 2)
+	port := testkit.FreePorts(t, 2)
 	for i, s := range []**process{&w.first, &w.second} {
 		address := fmt.Sprint("127.0.0.1:", port+i)
 		data := filepath.Join(t.TempDir(), "data")
