@@ -15,9 +15,10 @@ import (
 // A live request may also end before its missed events were asked for, because another one takes its place.
 // The other one brings only what is new, so the session owes these events, and asks for them likewise.
 type delayed struct {
-	queue    []*delayedFetch
-	running  *delayedFetch
-	reported int
+	queue     []*delayedFetch
+	running   *delayedFetch
+	forgotten int // owed, and the queue had no room: they count until the connection ends
+	reported  int
 }
 
 // waitsForRoom notes that a live request waits, although the strategy counts on it.
@@ -60,13 +61,18 @@ func (s *Session) oweMissed(r *request) {
 }
 
 // owe has the session ask for events of a live request that has ended, since a time. A strategy has no
-// more subscriptions than the limit, and may replace all of them once before the relay is idle.
+// more subscriptions than the limit, and may replace all of them once before the relay is idle. If it does so
+// more often, the relay is not complete any more, until the next connection.
 func (s *Session) owe(ended *request, filters []host.Filter, since int64) {
 	l := &s.delayed
-	if len(filters) == 0 || len(l.queue) >= 2*s.limits.Subscriptions || !s.replaced(ended) {
+	switch {
+	case len(filters) == 0 || !s.replaced(ended):
 		return
+	case len(l.queue) < 2*s.limits.Subscriptions:
+		l.queue = append(l.queue, &delayedFetch{live: ended, owed: true, filters: s.missedFilters(filters, since)})
+	default:
+		l.forgotten++
 	}
-	l.queue = append(l.queue, &delayedFetch{live: ended, owed: true, filters: s.missedFilters(filters, since)})
 	s.reportDelayed()
 }
 
@@ -103,7 +109,7 @@ func (s *Session) idle() bool {
 
 // reportDelayed tells the loop how many live requests may have missed events.
 func (s *Session) reportDelayed() {
-	n := len(s.delayed.queue)
+	n := len(s.delayed.queue) + s.delayed.forgotten
 	if s.delayed.running != nil {
 		n++
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"talon/host"
+	"talon/host/wire"
 	"talon/sdk/abi"
 )
 
@@ -255,5 +256,47 @@ func TestDelayed(t *testing.T) {
 		},
 	} {
 		t.Run(name, run)
+	}
+}
+
+// A strategy replaces subscriptions that wait, again and again, before the relay answers any. The session
+// asks for what twice the limit of them missed. The others count until the connection ends.
+func TestReplacedOften(t *testing.T) {
+	g := newRig(t, func(cfg *Config) { cfg.Limits.Subscriptions = 3 })
+	g.do(live("a", kinds(0)))
+	g.say(`["EOSE","s1"]`)
+	g.say(`["NOTICE","rate-limited: slow down"]`)
+	const times = 9
+	for i := range times {
+		g.do(live(fmt.Sprint("old", i), kinds(host.Kind(i))))
+	}
+	g.do(Unsubscribe{ID: "a"})
+	g.say(`["CLOSED","s1","error: restart"]`)
+	ended := g.now
+	g.do(live("new", kinds(0, 1, 2, 3, 4, 5, 6, 7, 8)))
+	for i := range times {
+		g.do(Unsubscribe{ID: fmt.Sprint("old", i)})
+	}
+	if reports := g.reports(); reports[len(reports)-1] != fmt.Sprint("delayed ", times) {
+		t.Fatal("reports: ", reports)
+	}
+	g.remote = func(m *wire.Message, _ string) {
+		if m.Verb == wire.Req {
+			g.say(`["EOSE",%q]`, m.SubID)
+		}
+	}
+	g.pass(200_000)
+	if reports := g.reports(); reports[len(reports)-1] != "delayed 3" {
+		t.Error("reports in the end: ", reports)
+	}
+	asked := strings.Join(g.all, "")
+	for _, kinds := range []string{"0", "1", "2", "3", "4", "5", "0,1,2,3,4,5,6,7,8"} {
+		want := fmt.Sprintf(`{"kinds":[%s],"since":%d`, kinds, ended/1000-missedMargin)
+		if len(kinds) > 1 {
+			want = fmt.Sprintf(`{"kinds":[%s],"limit":0}`, kinds)
+		}
+		if !strings.Contains(asked, want) {
+			t.Errorf("no request has %s:\n%s", want, strings.Join(g.all, "\n"))
+		}
 	}
 }

@@ -108,7 +108,7 @@ func (n *reconciliation) begin(s *Session, set *negentropy.Set) error {
 	text := wire.AppendNegOpen(nil, n.wire, &n.fetch.cmd.Filter, msg)
 	n.bytes = len(text)
 	n.send(s, text)
-	s.checkNoLater(n.probeAt(s))
+	s.checkNoLater(n.barrierDue(s))
 	return nil
 }
 
@@ -260,7 +260,7 @@ func (n *reconciliation) timeOut(s *Session) {
 	case s.now <= by:
 		s.checkNoLater(by + 1)
 		if !lost {
-			n.probe(s)
+			n.sendBarrier(s)
 		}
 	case s.pace.waits():
 		s.checkNoLater(s.now + s.pace.wait(s.limits))
@@ -277,31 +277,31 @@ func (n *reconciliation) timeOut(s *Session) {
 	}
 }
 
-// probe owns a request that no event matches. A relay that answers it has read all messages before it.
-type probe struct{}
+// barrier owns a request that no event matches. A relay that answers it has read all messages before it.
+type barrier struct{}
 
-func (probe) saw(*request, *match.Digest) bool           { return true }
-func (probe) complete(s *Session, r *request)            { s.closeRequest(r) }
-func (probe) refused(*Session, *request, uint32, string) {}
+func (barrier) saw(*request, *match.Digest) bool           { return true }
+func (barrier) complete(s *Session, r *request)            { s.closeRequest(r) }
+func (barrier) refused(*Session, *request, uint32, string) {}
 
-// probe sends a request after a NEG-OPEN that has no answer, if nothing else was answered that was asked
+// sendBarrier sends a request after a NEG-OPEN that has no answer, if nothing else was answered that was asked
 // later. [reconciliation.timeOut] then tells a relay that passes over NEG-OPEN from a slow one. One
-// probe serves all comparisons that were opened before it.
-func (n *reconciliation) probe(s *Session) {
-	if s.caps.Negentropy != abi.SupportYes || s.compares || n.repeats > n.limited || s.lastAnswered > n.number || s.probed > n.number {
+// barrier serves all comparisons that were opened before it.
+func (n *reconciliation) sendBarrier(s *Session) {
+	if s.caps.Negentropy != abi.SupportYes || s.compares || n.repeats > n.limited || s.lastAnswered > n.number || s.barrierAt > n.number {
 		return
 	}
-	if at := n.probeAt(s); s.now < at {
+	if at := n.barrierDue(s); s.now < at {
 		s.checkNoLater(at)
 		return
 	}
 	filters := []host.Filter{{IDs: []host.ID{{}}, Limit: 1}}
-	r := &request{owner: probe{}, purpose: n.fetch.cmd.Purpose, filters: filters, matchers: s.cfg.Hash.Matchers(filters)}
+	r := &request{owner: barrier{}, purpose: n.fetch.cmd.Purpose, filters: filters, matchers: s.cfg.Hash.Matchers(filters)}
 	s.ask(r)
-	s.probed = max(s.serial, n.number+1) // it may wait for room
+	s.barrierAt = max(s.serial, n.number+1) // it may wait for room
 }
 
-func (n *reconciliation) probeAt(s *Session) int64 { return n.heard + n.patience(s)/2 }
+func (n *reconciliation) barrierDue(s *Session) int64 { return n.heard + n.patience(s)/2 }
 
 // maxRepeats is how often a session is begun again, for a relay that says that it has
 // none: khatru keeps one only after it has sent its first answer, and may then have got

@@ -30,7 +30,7 @@ type request struct {
 	heard    int64         // when the relay last said something about it
 	lost     int64         // when the relay said that it takes no more for now; 0: it did not
 	refusals int           // for want of room, or because it may be lost
-	probed   bool          // a live one was sent again, in another form
+	altered  bool          // a live one was sent again, in another form
 	missed   int64         // since when a live one may have missed events; 0: it has not
 	delayed  int64         // since when a live one waited for room; 0: it did not
 	again    []host.Filter // of one that may have missed some, or was answered lately
@@ -215,7 +215,7 @@ func (r *request) timeOut(s *Session) {
 	case s.auth.waits(r.id) || r.stored || r.sent == 0:
 	case r.lost != 0 && r.filters != nil && r.refusals < maxRefusals: // it is sent again after the rest
 	case r.live:
-		s.probe(r)
+		s.checkAnswered(r)
 	case s.now-r.heard > l.AnswerTime:
 		s.fail(r, abi.ClassError, "no answer in time")
 	case s.now-r.sent > l.PageTime:
@@ -225,12 +225,12 @@ func (r *request) timeOut(s *Session) {
 	}
 }
 
-// probe finds out whether a live subscription is open that the relay has not answered
+// checkAnswered finds out whether a live subscription is open that the relay has not answered
 // with EOSE. Some relays pass over a REQ for nothing stored (nostr-rs-relay): they are
 // asked for one stored event. Others refuse without a word that can be understood: what
 // was asked later is answered, this is not. Only a relay that sends no EOSE at all is
 // believed without.
-func (s *Session) probe(r *request) {
+func (s *Session) checkAnswered(r *request) {
 	wait := s.limits.AnswerTime
 	if s.lastAnswered > r.number {
 		wait /= 4
@@ -240,8 +240,8 @@ func (s *Session) probe(r *request) {
 		return
 	}
 	switch {
-	case !r.probed:
-		r.probed = true
+	case !r.altered:
+		r.altered = true
 		if !s.liveAnswered { // else it, or its answer, was lost
 			s.liveLimit = 1
 		}

@@ -110,7 +110,7 @@ type Session struct {
 	liveLimit    int      // of a live REQ: 0, or 1 for relays that do not answer that
 	liveAnswered bool     // the relay sends EOSE for a limit of 0
 	lastAnswered int      // the newest request that was answered
-	probed       int      // wire ids given at the last probe of a comparison
+	barrierAt    int      // wire ids given at the last barrier behind a NEG-OPEN
 	limitedAt    int64    // when the relay last said "rate limited" without saying to what
 	lastEose     *request // nil: the latest message was something else
 	eoses        uint64   // that came
