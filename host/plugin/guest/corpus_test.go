@@ -109,6 +109,10 @@ func faults() []fault {
 		manifest: withCapabilities(abi.CapStoreGet), imports: imported(abi.ImportModule, abi.CapStoreGet, typeGet),
 		admit: wasmtest.Body(n(0), n(scratchAddr), n(0), wasmtest.Call(0), wasmtest.Drop),
 	}
+	asks := guest{ // for all events of the store
+		manifest: withCapabilities(abi.CapStoreQuery), imports: imported(abi.ImportModule, abi.CapStoreQuery, typeQuery),
+		admit: wasmtest.Body(n(192<<10), n(0), n(192<<10), n(64<<10), wasmtest.Call(0), wasmtest.Drop),
+	}
 	writes := guest{
 		message: bytes.Repeat([]byte("\x00\x00\x00\x00\x00\x00\x04\x00"), 64), imports: imported(wasiModule, "fd_write", typeQuery),
 		admit: wasmtest.Body(n(2), n(messageAddr), n(64), n(scratchAddr), wasmtest.Call(0), wasmtest.Drop),
@@ -260,7 +264,7 @@ func faults() []fault {
 		exceeds("memory", "memory = '1MiB'", CauseTrap, "unreachable", guest{admit: wasmtest.Body(
 			n(1), wasmtest.MemoryGrow, n(-1), wasmtest.I32Eq, wasmtest.If(wasmtest.Void), wasmtest.Unreachable, wasmtest.End)}),
 		exceeds("output", "output = 8", CauseOutput, "answered with 100 bytes", guest{admit: wasmtest.Body(returns(0, 100), wasmtest.Return)}),
-		exceeds("time", "time = '1ms'\nreads = 1024", CauseTime, "took longer than its budget of time", gets),
+		exceeds("time", "time = '1ms'\nreads = 1024\nfuel = 20_000_000", CauseTime, "took longer than its budget of time", asks),
 		exceeds("reads", "reads = 5", CauseReads, "read store, purgatory and repositories more often", gets),
 		exceeds("bytes", "bytes = 1000", CauseBytes, "moved more bytes by host functions", writes),
 		exceeds("host-calls", "host-calls = 5", CauseCalls, "called host functions more often", gets),

@@ -109,12 +109,21 @@ type parkedFacts struct {
 }
 
 func (f *parkedFacts) Get(ctx context.Context, id host.ID) ([]byte, error) {
+	f.wait()
+	return f.fakeFacts.Get(ctx, id)
+}
+
+func (f *parkedFacts) Query(ctx context.Context, filter host.Filter) ([][]byte, error) {
+	f.wait()
+	return f.fakeFacts.Query(ctx, filter)
+}
+
+func (f *parkedFacts) wait() {
 	time.Sleep(f.took)
 	if f.parked > 0 {
 		time.Sleep(f.parked)
 	}
 	f.waits++
-	return f.fakeFacts.Get(ctx, id)
 }
 
 func (f *parkedFacts) QueueTime() time.Duration { return time.Duration(f.waits) * f.parked }
