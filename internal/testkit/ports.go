@@ -35,7 +35,8 @@ func FreeAddress(tb testing.TB) string {
 	return fmt.Sprint("127.0.0.1:", FreePorts(tb, 1))
 }
 
-// ReservePorts does what FreePorts does, until release is called.
+// ReservePorts returns the first of n free ports, as FreePorts does. No test gets them until
+// release is called.
 func ReservePorts(n int) (first int, release func(), err error) {
 	if n >= portBlock {
 		return 0, nil, fmt.Errorf("%d ports in a row: a test gets at most %d", n, portBlock-1)

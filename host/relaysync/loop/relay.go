@@ -39,7 +39,7 @@ type relay struct {
 	productive     bool  // the connection has brought something
 	proven         bool  // and was up for long enough: failures before it are forgotten
 	partial        bool  // a historic of this connection was not complete
-	delayed        int   // open subscriptions that may have missed events while they waited for room
+	delayed        int   // subscriptions that may have missed events, while they waited for room or when others replaced them
 	compareAgain   bool  // the operator has everything compared with the next connection
 	received       int64 // bytes of connections that ended
 	uncovered      uncovered
